@@ -1,0 +1,62 @@
+"""Errors of the appliance: one base class with a stable code, a few named ones."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "ApplianceError",
+    "AudioFormatError",
+    "HomeFileError",
+    "IntentError",
+    "ProgramMissingError",
+    "SpeechError",
+    "UsageError",
+]
+
+
+class ApplianceError(Exception):
+    """Base of every error raised by `appliance`; the message says what was wrong and what to do.
+
+    `code` is stable and machine-readable; `retry` says whether trying the same again can help.
+    """
+
+    code: ClassVar[str] = "appliance"
+    retry: ClassVar[bool] = False
+
+
+class UsageError(ApplianceError):
+    """The command line was used wrongly (exit code 2)."""
+
+    code = "appliance.usage"
+
+
+class AudioFormatError(ApplianceError):
+    """A file is not audio, is empty or truncated, or holds samples that are not numbers."""
+
+    code = "audio.format"
+
+
+class HomeFileError(ApplianceError):
+    """A home file cannot be read or does not have the agreed shape."""
+
+    code = "intent.home"
+
+
+class IntentError(ApplianceError):
+    """The grammar could not be loaded, or an intent could not be carried out."""
+
+    code = "intent"
+
+
+class ProgramMissingError(ApplianceError):
+    """A separate program that Wren runs (espeak-ng, flite) is not installed."""
+
+    code = "appliance.program"
+
+
+class SpeechError(ApplianceError):
+    """Speech could not be recognised or synthesised."""
+
+    code = "voice"
+    retry = True

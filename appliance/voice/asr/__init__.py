@@ -1,1 +1,1 @@
-"""asr."""
+"""Speech recognition: the protocol the loop uses, and Moonshine behind it."""

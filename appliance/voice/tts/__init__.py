@@ -1,1 +1,1 @@
-"""tts."""
+"""Speech synthesis: phonemes from espeak-ng, Piper's voice streamed in chunks, and a cache of replies."""

@@ -1,0 +1,149 @@
+"""What happens, as frozen records: every face (page, MQTT, trace, log) listens to these and to nothing else.
+
+Times are seconds on the session's clock: the monotonic clock for live sound, the recording's own for a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from appliance.intent.types import Understanding
+
+__all__ = [
+    "EndpointReached",
+    "Event",
+    "FirstAudio",
+    "Listener",
+    "ListeningStarted",
+    "PartialText",
+    "PlaybackEnded",
+    "ReplyReady",
+    "SessionFault",
+    "SpeechEnded",
+    "SpeechStarted",
+    "TextRecognised",
+    "UtteranceEnded",
+    "UtteranceUnderstood",
+    "WakeHeard",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base: when, and in which session."""
+
+    time_s: float
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeHeard(Event):
+    """A wake word fired."""
+
+    name: str
+    score: float
+    """Mean probability over the detector's window, 0..1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListeningStarted(Event):
+    """An utterance is being listened to."""
+
+    utterance: str
+    wake: str | None
+    """Wake word that opened it; None for a button, a follow-up or a recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechStarted(Event):
+    """The voice-activity detector is sure that somebody speaks; `time_s` is the first speech sample."""
+
+    utterance: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechEnded(Event):
+    """Last speech sample so far (it may go on again before the endpoint); `time_s` is that sample."""
+
+    utterance: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartialText(Event):
+    """What has been heard so far, while speech goes on."""
+
+    utterance: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointReached(Event):
+    """We decided that the speaker is done."""
+
+    utterance: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextRecognised(Event):
+    """The final text. `time_s` is when it was known, which may be before the endpoint."""
+
+    utterance: str
+    text: str
+    logp: float
+    """Log-probability of the text, summed over tokens (natural logarithm)."""
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceUnderstood(Event):
+    """The text was matched against the home; `understanding.intent` is None where it means nothing here."""
+
+    utterance: str
+    understanding: Understanding
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyReady(Event):
+    """The command has been carried out (or refused) and this is what will be said."""
+
+    utterance: str
+    text: str
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAudio(Event):
+    """The first reply sample was handed to the device."""
+
+    utterance: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackEnded(Event):
+    """The last reply sample was played, or playback was stopped."""
+
+    utterance: str
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceEnded(Event):
+    """Back to idle. `outcome`: answered | silent | nothing-heard | stopped | failed."""
+
+    utterance: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFault(Event):
+    """A stage failed; the session goes on, and other sessions are not touched."""
+
+    utterance: str | None
+    stage: str
+    code: str
+    message: str
+
+
+Listener = Callable[[Event], None]
+"""Called on the session's thread; must return at once and must not raise."""

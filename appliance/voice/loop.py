@@ -1,0 +1,312 @@
+"""The loop: a pure state machine, (state, signal) to (state, effects). No clock, no I/O, no threads.
+
+    idle ── wake, listen ──> listening ── endpoint ──> thinking ── reply ──> speaking ── played ──> idle
+                             ^   speech goes on: the      (wake or listen starts over from any phase;
+                             |   guess is dropped          stop ends everything)
+
+While listening, recognition and matching run on guesses ("speculation"): they have no consequence, and each guess
+has a generation. When speech goes on the generation grows; late results carry the old one and are dropped.
+Only `Commit` acts, and only the endpoint leads to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from appliance.intent.types import Reply, Understanding
+from appliance.voice.asr.protocol import Hypothesis
+
+__all__ = [
+    "Cancel",
+    "Commit",
+    "Committed",
+    "Effect",
+    "EndpointFound",
+    "Failed",
+    "Finish",
+    "LikelyEnd",
+    "Listen",
+    "LoopState",
+    "Match",
+    "Matched",
+    "Phase",
+    "Played",
+    "Rearm",
+    "Recognise",
+    "Recognised",
+    "Signal",
+    "Speak",
+    "SpeechResumed",
+    "Start",
+    "Stop",
+    "step",
+]
+
+
+class Phase(Enum):
+    """Where a session is."""
+
+    IDLE = "idle"
+    LISTENING = "listening"
+    THINKING = "thinking"
+    SPEAKING = "speaking"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopState:
+    """All that the loop remembers."""
+
+    phase: Phase = Phase.IDLE
+    generation: int = 0
+    """Grows whenever what is in flight stops being wanted; never shrinks."""
+    recognising: bool = False
+    """A recognition of this generation is in flight."""
+    hypothesis: Hypothesis | None = None
+    """What was said, as far as this generation knows."""
+    understanding: Understanding | None = None
+    """What it means; None while not yet known."""
+
+
+# ---- signals: what happened
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """A wake word fired, a button was pressed, a follow-up is due."""
+
+    wake: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechResumed:
+    """Speech began, or went on after a pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyEnd:
+    """A silence that may be the end (given again and again while it lasts)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFound:
+    """The endpoint strategy decided."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A recognition is done."""
+
+    generation: int
+    hypothesis: Hypothesis
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A text was matched against the home."""
+
+    generation: int
+    understanding: Understanding
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The command was carried out, or refused."""
+
+    generation: int
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The last sample of the reply was played."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A stage failed."""
+
+    generation: int
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop whatever is going on, silently."""
+
+
+Signal = Listen | SpeechResumed | LikelyEnd | EndpointFound | Recognised | Matched | Committed | Played | Failed | Stop
+
+# ---- effects: what is to be done
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Open an utterance: take the pre-roll, begin to hear."""
+
+    generation: int
+    wake: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rearm:
+    """What was heard so far held no word: forget it and go on listening as if nobody had spoken yet."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recognise:
+    """Recognise all that was heard so far. Speculative: no consequence."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Look up what a text means. Speculative: no consequence."""
+
+    generation: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Carry it out. The only effect that changes the home; the session gives each utterance one key."""
+
+    generation: int
+    understanding: Understanding
+
+
+@dataclass(frozen=True, slots=True)
+class Speak:
+    """Synthesise a reply and play it as it is made."""
+
+    generation: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """What runs under this or an older generation is not wanted any more; a playback is stopped at once."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The utterance is over. `outcome`: answered | silent | nothing-heard | stopped | failed."""
+
+    generation: int
+    outcome: str
+
+
+Effect = Start | Rearm | Recognise | Match | Commit | Speak | Cancel | Finish
+
+_Result = tuple[LoopState, tuple[Effect, ...]]
+_NO_SPEECH: Final = "no-speech"
+
+
+def step(state: LoopState, signal: Signal) -> _Result:
+    """One transition. Signals that do not fit the phase, or carry an old generation, change nothing."""
+    if isinstance(signal, Recognised | Matched | Committed | Played | Failed) and signal.generation != state.generation:
+        return state, ()
+    result: _Result = (state, ())
+    match state.phase, signal:
+        case _, Listen() as listen:
+            result = _listen(state, listen)
+        case Phase.IDLE, _:
+            pass
+        case _, Stop():
+            result = _over(state, "stopped", cancel=True)
+        case _, Failed():
+            result = _over(state, "failed", cancel=True)
+        case Phase.LISTENING, SpeechResumed():
+            result = _resumed(state)
+        case Phase.LISTENING, LikelyEnd():
+            result = _likely(state)
+        case Phase.LISTENING, EndpointFound() as found:
+            result = _endpoint(state, found)
+        case ((Phase.LISTENING | Phase.THINKING), Recognised() as recognised):
+            result = _recognised(state, recognised)
+        case ((Phase.LISTENING | Phase.THINKING), Matched() as matched):
+            result = _matched(state, matched)
+        case Phase.THINKING, Committed() as committed:
+            result = _committed(state, committed)
+        case Phase.SPEAKING, Played():
+            result = _over(state, "answered")
+    return result
+
+
+def _listen(state: LoopState, signal: Listen) -> _Result:
+    generation = state.generation + 1
+    over: tuple[Effect, ...] = ()
+    if state.phase is not Phase.IDLE:
+        over = (Cancel(state.generation), Finish(state.generation, "stopped"))
+    return LoopState(Phase.LISTENING, generation), (*over, Start(generation, signal.wake))
+
+
+def _over(state: LoopState, outcome: str, *, cancel: bool = False) -> _Result:
+    effects: tuple[Effect, ...] = (Finish(state.generation, outcome),)
+    if cancel:
+        effects = (Cancel(state.generation), *effects)
+    return LoopState(Phase.IDLE, state.generation + 1), effects
+
+
+def _resumed(state: LoopState) -> _Result:
+    if not state.recognising and state.hypothesis is None:
+        return state, ()
+    # What was guessed was about a sentence that has now gone on.
+    return LoopState(Phase.LISTENING, state.generation + 1), (Cancel(state.generation),)
+
+
+def _likely(state: LoopState) -> _Result:
+    if state.recognising or state.hypothesis is not None:
+        return state, ()
+    return replace(state, recognising=True), (Recognise(state.generation),)
+
+
+def _endpoint(state: LoopState, signal: EndpointFound) -> _Result:
+    if signal.reason == _NO_SPEECH:
+        return _over(state, "nothing-heard")
+    thinking = replace(state, phase=Phase.THINKING)
+    if state.understanding is not None:
+        return _decide(thinking)
+    if state.recognising or state.hypothesis is not None:
+        return thinking, ()
+    return replace(thinking, recognising=True), (Recognise(state.generation),)
+
+
+def _recognised(state: LoopState, signal: Recognised) -> _Result:
+    known = replace(state, recognising=False, hypothesis=signal.hypothesis)
+    return known, (Match(state.generation, signal.hypothesis.text),)
+
+
+def _matched(state: LoopState, signal: Matched) -> _Result:
+    known = replace(state, understanding=signal.understanding)
+    if state.phase is Phase.THINKING:
+        return _decide(known)
+    if not signal.understanding.text:
+        # No word in it: the wake word's own tail, a cough. The command is still to come.
+        return LoopState(Phase.LISTENING, state.generation + 1), (Rearm(state.generation + 1),)
+    return known, ()
+
+
+def _decide(state: LoopState) -> _Result:
+    """The endpoint is sure and the meaning is known."""
+    understanding = state.understanding
+    assert understanding is not None
+    if not understanding.text:
+        return _over(state, "nothing-heard")
+    return state, (Commit(state.generation, understanding),)
+
+
+def _committed(state: LoopState, signal: Committed) -> _Result:
+    if not signal.reply.text.strip():
+        return _over(state, "silent")
+    return replace(state, phase=Phase.SPEAKING), (Speak(state.generation, signal.reply.text),)

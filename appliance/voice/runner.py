@@ -1,0 +1,243 @@
+"""Two ways to run a session: a simulated clock for recordings, threads and the real clock for live sound.
+
+The session's code is the same in both. In the simulation the session and its worker are two servers with queues:
+a piece of work takes, on the simulated clock, the wall time that it really took.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from appliance.audio.frame import Frame, Samples
+from appliance.voice import loop
+from appliance.voice.session import Message, Post, Session
+
+__all__ = ["LiveRunner", "SimulatedPlayer", "SimulatedRunner"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class SimulatedRunner:
+    """Runs a session over a recording as fast as it can, with the times of a live run.
+
+    A time is the audio clock plus the compute measured: frames arrive when they would, work queues up behind
+    work, and results are delivered between the frames that were due before and after them.
+    """
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._now_s = 0.0
+        self._free_s = 0.0
+        self._worker_free_s = 0.0
+        self._started: tuple[float, float] | None = None
+        self._waiting: list[tuple[float, int, Message]] = []
+        self._order = itertools.count()
+
+    def attach(self, session: Session) -> None:
+        """The session to run."""
+        self._session = session
+
+    def now(self) -> float:
+        """Simulated seconds; runs on while work is being done."""
+        if self._started is None:
+            return self._now_s
+        simulated_s, real_s = self._started
+        return simulated_s + time.perf_counter() - real_s
+
+    def submit(self, work: Callable[[Post], None]) -> None:
+        """Run work on the simulated worker: starts when the worker is free; its posts arrive as it makes them."""
+        outer, here_s = self._started, self.now()
+        start_s = max(here_s, self._worker_free_s)
+        real_s = time.perf_counter()
+        self._started = (start_s, real_s)
+        try:
+            work(lambda message: self.post_at(self.now(), message))
+        finally:
+            spent_s = time.perf_counter() - real_s
+            self._worker_free_s = start_s + spent_s
+            # The session's own clock did not move while its worker worked.
+            self._now_s, self._started = here_s, None if outer is None else (here_s, time.perf_counter())
+
+    def post(self, message: Message) -> None:
+        """Deliver as soon as the session is free."""
+        self.post_at(self.now(), message)
+
+    def post_at(self, time_s: float, message: Message) -> None:
+        """Deliver at a simulated time."""
+        heapq.heappush(self._waiting, (time_s, next(self._order), message))
+
+    def push(self, frame: Frame) -> None:
+        """A frame arrives at its end time; what was due before is delivered before."""
+        self.run_until(frame.end_s)
+        session = self._attached()
+        self._busy(frame.end_s, lambda: session.push(frame))
+
+    def call(self, action: Callable[[], None]) -> None:
+        """Do something to the session now (press the button)."""
+        self._busy(self._now_s, action)
+
+    def run_until(self, time_s: float) -> None:
+        """Deliver everything due up to a time."""
+        session = self._attached()
+        while self._waiting and self._waiting[0][0] <= time_s:
+            due_s, _, message = heapq.heappop(self._waiting)
+            self._busy(due_s, lambda m=message: session.deliver(m))  # type: ignore[misc]
+
+    def drain(self) -> None:
+        """Deliver everything that is still due, in order."""
+        while self._waiting:
+            self.run_until(self._waiting[0][0])
+
+    def _busy(self, due_s: float, action: Callable[[], None]) -> None:
+        self._now_s = max(due_s, self._free_s)
+        self._started = (self._now_s, time.perf_counter())
+        action()
+        self._now_s = self._free_s = self.now()
+        self._started = None
+
+    def _attached(self) -> Session:
+        if self._session is None:
+            raise RuntimeError("attach a session before running it")
+        return self._session
+
+
+class SimulatedPlayer:
+    """A loudspeaker that takes as long as the sound: keeps what it played, posts `Played` at the right time."""
+
+    def __init__(self, runner: SimulatedRunner) -> None:
+        self._runner = runner
+        self._generation = 0
+        self._end_s = 0.0
+        self.rate_hz = 0
+        self.chunks: list[Samples] = []
+        self.underruns = 0
+        """Times that the next piece came after the one before had been played to its end."""
+
+    def begin(self, generation: int, rate_hz: int) -> None:
+        """A reply starts: what an earlier reply left is forgotten."""
+        self._generation, self.rate_hz, self.chunks = generation, rate_hz, []
+        self._end_s = self._runner.now()
+
+    def write(self, samples: Samples) -> None:
+        """Play after what is playing."""
+        now_s = self._runner.now()
+        if now_s > self._end_s and self.chunks:
+            self.underruns += 1
+        self._end_s = max(self._end_s, now_s) + samples.size / self.rate_hz
+        self.chunks.append(samples)
+
+    def finish(self) -> None:
+        """Post `Played` when the last sample is out."""
+        self._runner.post_at(max(self._end_s, self._runner.now()), loop.Played(self._generation))
+
+    def stop(self) -> None:
+        """Silence."""
+        self._end_s = self._runner.now()
+
+
+class LiveRunner:
+    """A session thread and a worker thread on the monotonic clock.
+
+    Two queues. Frames: bounded, full drops the oldest (late sound is worth less than new sound), counted.
+    Messages: bounded, full makes the worker wait (a reply is made no faster than the session takes it).
+    """
+
+    MAX_FRAMES: Final = 300
+    MAX_MESSAGES: Final = 256
+    MAX_WORK: Final = 64
+
+    def __init__(self, session_of: Callable[[LiveRunner], Session], *, start_s: float = 0.0) -> None:
+        self._epoch_s = time.monotonic() - start_s
+        self._frames: deque[Frame] = deque(maxlen=self.MAX_FRAMES)
+        self._messages: queue.Queue[Message] = queue.Queue(self.MAX_MESSAGES)
+        self._work: queue.Queue[Callable[[Post], None] | None] = queue.Queue(self.MAX_WORK)
+        self._wakeup = threading.Semaphore(0)
+        self._calls: deque[Callable[[], None]] = deque(maxlen=self.MAX_WORK)
+        self._closing = threading.Event()
+        self.dropped_frames = 0
+        """Frames lost because the session could not keep up."""
+        self._session = session_of(self)
+        self._threads = [
+            threading.Thread(target=self._run_session, name=f"{self._session.name}-session", daemon=True),
+            threading.Thread(target=self._run_worker, name=f"{self._session.name}-worker", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def session(self) -> Session:
+        """The session that is run; only its thread may call into it (use `call`)."""
+        return self._session
+
+    def now(self) -> float:
+        """Monotonic seconds since the runner was made."""
+        return time.monotonic() - self._epoch_s
+
+    def push(self, frame: Frame) -> None:
+        """Hand in 10 ms from any thread; never waits."""
+        if len(self._frames) == self.MAX_FRAMES:
+            self.dropped_frames += 1
+        self._frames.append(frame)
+        self._wakeup.release()
+
+    def call(self, action: Callable[[], None]) -> None:
+        """Do something to the session on its own thread."""
+        self._calls.append(action)
+        self._wakeup.release()
+
+    def submit(self, work: Callable[[Post], None]) -> None:
+        """Run work on the worker thread."""
+        self._work.put(work)
+
+    def post(self, message: Message) -> None:
+        """Deliver a message on the session's thread."""
+        while not self._closing.is_set():
+            try:
+                self._messages.put(message, timeout=0.2)
+            except queue.Full:
+                continue
+            self._wakeup.release()
+            return
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Stop both threads; what is waiting is dropped."""
+        self._closing.set()
+        self._wakeup.release()
+        self._work.put(None)
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _run_session(self) -> None:
+        while not self._closing.is_set():
+            self._wakeup.acquire()
+            try:
+                self._take_one()
+            except Exception:  # noqa: BLE001
+                # The last line of defence: one bad frame must not end the session's thread, and must be seen.
+                _LOG.exception("session %s: a frame or message could not be handled", self._session.name)
+                self._session.stop()
+
+    def _take_one(self) -> None:
+        """Messages before frames: a result is older than the sound that waits."""
+        if self._calls:
+            self._calls.popleft()()
+            return
+        try:
+            message = self._messages.get_nowait()
+        except queue.Empty:
+            if self._frames:
+                self._session.push(self._frames.popleft())
+            return
+        self._session.deliver(message)
+
+    def _run_worker(self) -> None:
+        while (work := self._work.get()) is not None and not self._closing.is_set():
+            work(self.post)

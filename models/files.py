@@ -1,0 +1,118 @@
+"""Files that are whole or absent: hashing, writing into a temporary folder, making it last, moving it into place."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from models.errors import ModelsError, StoreFullError
+
+__all__ = [
+    "HEADROOM",
+    "clear_leftovers",
+    "full_disk_named",
+    "is_whole",
+    "publish",
+    "remove_tree",
+    "require_room",
+    "scratch",
+    "sha256_of",
+]
+
+HEADROOM = 16 << 20
+"""Bytes left free beyond what is asked for: a disk filled to the last block breaks everything else."""
+
+
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_whole(path: Path, size: int, sha256: str | None) -> bool:
+    """True if the file is there with that size and (unless None) checksum; the cheap question is asked first."""
+    try:
+        return path.stat().st_size == size and (sha256 is None or sha256_of(path) == sha256)
+    except OSError:
+        return False
+
+
+def require_room(folder: Path, needed: int, what: str) -> None:
+    """Raise `StoreFullError` unless `folder`'s file system has `needed` bytes (and some headroom) free."""
+    free = shutil.disk_usage(folder).free
+    if free < needed + HEADROOM:
+        raise _full(folder, needed + HEADROOM, free, what)
+
+
+@contextlib.contextmanager
+def full_disk_named(folder: Path, needed: int, what: str) -> Iterator[None]:
+    """Turn 'no space left' and 'quota exceeded', wherever they come up inside, into `StoreFullError`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _full(folder, needed, shutil.disk_usage(folder).free, what) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise ModelsError(
+                f"{what}: {folder} cannot be written ({error.strerror}); set WREN_MODELS_DIR to a folder that can"
+            ) from error
+        raise
+
+
+def _full(folder: Path, needed: int, free: int, what: str) -> StoreFullError:
+    return StoreFullError(
+        f"no room for {what} in {folder}: {needed} bytes needed, {free} free; "
+        "make room or set WREN_MODELS_DIR to a folder on a larger disk"
+    )
+
+
+@contextlib.contextmanager
+def scratch(parent: Path, name: str) -> Iterator[Path]:
+    """A temporary folder `parent/name.*` that is gone afterwards, whatever happens."""
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=parent))
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def clear_leftovers(parent: Path, name: str) -> None:
+    """Remove what `scratch(parent, name)` left behind in a run that was killed. Call it under the name's lock."""
+    for folder in parent.glob(f"{name}.*"):
+        remove_tree(folder)
+
+
+def publish(folder: Path, target: Path) -> None:
+    """Make a finished folder last and move it into place in one step; whatever is at `target` is replaced.
+
+    `folder` and `target` are on one file system. After a power cut, `target` is whole or absent.
+    """
+    for path in sorted(folder.rglob("*")):
+        _sync(path)
+    _sync(folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        # A rename cannot replace a folder that is not empty: move the old one aside first.
+        os.rename(target, folder.with_name(folder.name + ".old"))  # noqa: PTH104 (Path.rename is the same call)
+    os.rename(folder, target)  # noqa: PTH104
+    _sync(target.parent)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder that may be half there already; what cannot be removed is left for the next clean-up."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -247,8 +247,11 @@ class Catalogue(_Row):
         raise CatalogueError(f"no model pack {pack_id!r}; there are: {', '.join(p.id for p in self.pack)}")
 
 
+CATALOGUE = Path(__file__).with_name("catalogue.toml")
+
+
 @cache
-def load_catalogue(path: Path = Path(__file__).with_name("catalogue.toml")) -> Catalogue:
+def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
     """Read and check a catalogue. Raises `CatalogueError` with the first thing that is wrong."""
     try:
         return Catalogue.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.convert.artefact import Artefact
-from models.convert.prepare import prepare
+from models.convert.artefact import Artefact, Manifest
+from models.convert.prepare import needs_conversion, open_artefact, prepare
 
-__all__ = ["Artefact", "prepare"]
+__all__ = ["Artefact", "Manifest", "needs_conversion", "open_artefact", "prepare"]

@@ -33,7 +33,6 @@ class Manifest(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     pack: str
-    recipe: str
     recipe_version: int
     tools: dict[str, str]
     """Distribution -> version of everything that has a hand in the result."""
@@ -42,7 +41,7 @@ class Manifest(BaseModel):
     files: tuple[ArtefactFile, ...]
     parameters: dict[str, int | float | str]
     """What the conversion found out about driving the model."""
-    checks: dict[str, float | str]
+    checks: dict[str, int | float | str]
     """The self-check's figures."""
     seconds: dict[str, float]
     """How long each stage took."""

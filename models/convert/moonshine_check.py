@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import wave
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
 
 from models.catalogue import AsrParameters
+from models.convert.build import Build
+from models.engines.base import Array
 from models.engines.onnx_cpu import OrtCpuEngine
 from models.errors import ConversionError
 from models.store import InstalledPack
@@ -27,74 +28,68 @@ _TOKENS = 60
 Floats = npt.NDArray[np.float32]
 
 
-def check(pack: InstalledPack, folder: Path) -> dict[str, float | str]:
-    """Figures for the manifest. Raises `ConversionError` when a graph does not do what the original does."""
+def check(pack: InstalledPack, build: Build) -> None:
+    """Put figures into the build. Raises `ConversionError` when a graph does not do what the original does."""
     p = pack.pack.parameters_as(AsrParameters)
     audio = _read(pack.path("beckett.wav"))
     tokens, reference = _decode_original(pack, p, audio)
-    figures: dict[str, float | str] = {"tokens": float(len(tokens))}
+    build.checks["tokens"] = len(tokens)
     for precision in ("fp32", "int8"):
-        encoder = OrtCpuEngine(folder / f"encoder.{precision}.onnx")
-        decoder = OrtCpuEngine(folder / f"decoder.{precision}.onnx", pack.pack.state_tensors("decoder"))
-        found, logits = _decode(encoder, decoder, p, audio, tokens)
-        encoder.close()
-        decoder.close()
-        difference = float(np.abs(logits - reference).max())
-        figures[f"{precision}_max_logit_difference"] = difference
-        figures[f"{precision}_logit_snr_db"] = round(_snr_db(reference, logits), 1)
+        encoder = OrtCpuEngine(build.graph("encoder", precision))
+        decoder = OrtCpuEngine(build.graph("decoder", precision), pack.pack.state_tensors("decoder"))
+        found, logits = _follow(encoder, decoder, p, audio, tokens)
+        difference, snr_db = float(np.abs(logits - reference).max()), _snr_db(reference, logits)
+        build.checks[f"{precision}_max_logit_difference"] = difference
+        build.checks[f"{precision}_logit_snr_db"] = round(snr_db, 1)
         if found != tokens:
-            raise ConversionError(f"Moonshine {precision}: says {found} where the original says {tokens}")
+            raise ConversionError(f"Moonshine {precision}: says tokens {found} where the original says {tokens}")
         if precision == "fp32" and difference > FP32_TOLERANCE:
             raise ConversionError(f"Moonshine fp32: a logit is {difference:.2g} off, {FP32_TOLERANCE:g} allowed")
-        if _snr_db(reference, logits) < INT8_SNR_DB:
-            raise ConversionError(
-                f"Moonshine {precision}: logits {_snr_db(reference, logits):.1f} dB, {INT8_SNR_DB} wanted"
-            )
-    return figures
+        if precision == "int8" and snr_db < INT8_SNR_DB:
+            raise ConversionError(f"Moonshine int8: logits have {snr_db:.1f} dB, at least {INT8_SNR_DB} dB wanted")
 
 
 def _read(path: Path) -> Floats:
     """A 16-bit mono WAV as [1, samples]."""
     with wave.open(str(path), "rb") as clip:
-        pcm = np.frombuffer(clip.readframes(clip.getnframes()), dtype="<i2")
-    return (pcm.astype(np.float32) / 32768)[None]
+        pcm = np.frombuffer(clip.readframes(clip.getnframes()), dtype="<i2").astype(np.float32)
+    return pcm[None] / np.float32(32768)
 
 
 def _snr_db(reference: Floats, other: Floats) -> float:
     """Signal to noise; a constant added to all logits of a step changes nothing, so each step's mean is no signal."""
-    signal = reference - reference.mean(axis=-1, keepdims=True)
-    return float(10 * np.log10((signal**2).sum() / max(float(((other - reference) ** 2).sum()), 1e-30)))
+    signal = float(np.square(reference - reference.mean(axis=-1, keepdims=True)).sum())
+    noise = float(np.square(other - reference).sum())
+    return 10 * math.log10(signal / max(noise, 1e-30))
 
 
-def _decode(
+def _follow(
     encoder: OrtCpuEngine, decoder: OrtCpuEngine, p: AsrParameters, audio: Floats, reference: list[int]
 ) -> tuple[list[int], Floats]:
-    """Tokens of a greedy decode, and the logits along the reference's tokens."""
+    """Best tokens and logits after each token of the reference, one step at a time, as in use.
+
+    If the best ones are the reference's, then so is a free greedy decode.
+    """
     cross = encoder.stream().run({"audio": audio})
-    rows = np.zeros(1, dtype=np.int64)
-    stream = decoder.stream()
-    tokens, token = [], p.begin_token
-    while token != p.end_token and len(tokens) < _TOKENS:
-        out = stream.run({"ids": np.array([[token]], dtype=np.int64), "rows": rows, **cross})
-        token = int(out["logits"][0, -1].argmax())
-        tokens.append(token)
-    stream.reset()
-    forced = np.array([[p.begin_token, *reference[:-1]]], dtype=np.int64)
-    return tokens, stream.run({"ids": forced, "rows": rows, **cross})["logits"][0]
+    stream, logits = decoder.stream(), []
+    for token in (p.begin_token, *reference[:-1]):
+        ids, rows = np.array([[token]], dtype=np.int64), np.zeros(1, dtype=np.int64)
+        logits.append(stream.run({"ids": ids, "rows": rows, **cross})["logits"][0, -1])
+    return [int(row.argmax()) for row in logits], np.stack(logits)
 
 
 def _decode_original(pack: InstalledPack, p: AsrParameters, audio: Floats) -> tuple[list[int], Floats]:
     """Tokens and logits [tokens, vocabulary] of a greedy decode by the shipped models."""
-    encoder, decoder = _session(pack.path("encoder_model.ort")), _session(pack.path("decoder_model_merged.ort"))
-    (hidden,) = encoder.run(None, {"input_values": audio})
-    names = [i.name for i in decoder.get_inputs()]
-    outputs = [o.name for o in decoder.get_outputs()]
+    encoder = OrtCpuEngine(pack.path("encoder_model.ort")).stream()
+    merged = OrtCpuEngine(pack.path("decoder_model_merged.ort"))
+    decoder = merged.stream()
+    hidden = encoder.run({"input_values": audio})["last_hidden_state"]
     # The first call ignores the caches, but wants them; it fills the cross-attention's, later ones leave it alone.
     empty = {"decoder": 0, "encoder": 1}
-    past = {
-        n: np.zeros((1, p.heads, empty[n.split(".")[2]], p.head_dim), dtype=np.float32)
-        for n in names
-        if n.startswith("past")
+    past: dict[str, Array] = {
+        name: np.zeros((1, p.heads, empty[name.split(".")[2]], p.head_dim), dtype=np.float32)
+        for name in merged.inputs
+        if name.startswith("past")
     }
     tokens: list[int] = []
     logits = []
@@ -106,7 +101,7 @@ def _decode_original(pack: InstalledPack, p: AsrParameters, audio: Floats) -> tu
             "encoder_hidden_states": hidden,
             "use_cache_branch": np.array([not first]),
         }
-        out = dict(zip(outputs, decoder.run(outputs, fixed | past), strict=True))
+        out = decoder.run(fixed | past)
         for name in past:
             if first or ".decoder." in name:
                 past[name] = out[name.replace("past_key_values", "present")]
@@ -114,10 +109,3 @@ def _decode_original(pack: InstalledPack, p: AsrParameters, audio: Floats) -> tu
         token = int(logits[-1].argmax())
         tokens.append(token)
     return tokens, np.stack(logits)
-
-
-def _session(path: Path) -> Any:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
-    options.log_severity_level = 3
-    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -7,131 +7,130 @@ import hashlib
 import importlib
 import importlib.metadata
 import json
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from models import files
 from models.convert.artefact import MANIFEST, Artefact, ArtefactFile, Manifest
-from models.errors import ArtefactError, PackCorruptError
+from models.convert.build import Build
+from models.errors import ArtefactError, PackCorruptError, PackMissingError
 from models.progress import Progress, silent
 from models.store import InstalledPack, Store
 
-__all__ = ["Build", "Recipe", "prepare"]
+__all__ = ["Recipe", "needs_conversion", "open_artefact", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A conversion: a module with `convert(pack: InstalledPack, work: Path, build: Build) -> None`.
+
+    `convert` writes graphs into the build, uses `work` for files on the way, and raises `ConversionError` if the
+    graphs do not do what the shipped model does.
+    """
+
+    module: str
+    """Imported only when something must be converted, for `onnx` is heavy."""
+    version: int
+    """Goes up with every change of what comes out."""
+    work_bytes: int
+    """Disk space that the result and the files on the way need."""
+
 
 _RECIPES = {
-    "moonshine-base-en": "models.convert.moonshine",
-    "piper-en-us-joe": "models.convert.piper",
+    "moonshine-base-en": Recipe("models.convert.moonshine", version=2, work_bytes=480_000_000),
+    "piper-en-us-joe": Recipe("models.convert.piper", version=2, work_bytes=70_000_000),
 }
-"""Pack -> module with its recipe; imported only when it is needed, for `onnx` is heavy."""
 _TOOLS = ("numpy", "onnx", "onnxruntime")
 
 
-@dataclass(slots=True)
-class Build:
-    """What a recipe hands back, filled in as it goes."""
-
-    folder: Path
-    """Where the files are written."""
-    progress: Progress
-    steps: int
-    """How many stages the recipe has."""
-    graphs: dict[tuple[str, str], str] = field(default_factory=dict)
-    """(part, precision) -> file name."""
-    parameters: dict[str, int | float | str] = field(default_factory=dict)
-    checks: dict[str, float | str] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextlib.contextmanager
-    def stage(self, what: str) -> Iterator[None]:
-        """Report and time one stage."""
-        self.progress(f"convert: {what}", len(self.seconds), self.steps)
-        started = time.perf_counter()
-        yield
-        self.seconds[what] = round(time.perf_counter() - started, 3)
-        self.progress(f"convert: {what}", len(self.seconds), self.steps)
-
-    def target(self, part: str, precision: str) -> Path:
-        """Where to write a graph."""
-        name = f"{part}.{precision}.onnx"
-        self.graphs[part, precision] = name
-        return self.folder / name
+def needs_conversion(pack_id: str) -> bool:
+    """Whether engines run something made from the pack (`prepare`), or its files as they are."""
+    return pack_id in _RECIPES
 
 
-class Recipe(Protocol):
-    """A conversion, as a module: `VERSION` goes up with every change of what comes out."""
+def open_artefact(store: Store, pack_id: str) -> Artefact:
+    """What was made of the pack, if it was made from its present files by the present tools; converts nothing.
 
-    VERSION: int
-    BYTES: int
-    """Disk space that the result and the work need."""
-
-    def convert(self, pack: InstalledPack, work: Path, build: Build) -> None:
-        """Write the graphs; raise `ConversionError` if they do not match the original."""
-        ...
+    A file's checksum is read when `Artefact.path` first gives it out. Raises `PackMissingError`, `PackCorruptError`,
+    `ArtefactError` where the pack needs no conversion.
+    """
+    folder = _folder(store, pack_id)
+    if not folder.is_dir():
+        raise PackMissingError(f"model pack {pack_id} has not been converted yet; run: wren models fetch {pack_id}")
+    return Artefact.load(folder)
 
 
 def prepare(store: Store, pack_id: str, progress: Progress = silent, *, verify: bool = False) -> Artefact:
-    """The converted pack: made now if it has not been made from these files by these tools, else opened.
+    """The converted pack: made now if that has not been done, else opened. Several processes may call this at once.
 
-    The pack must be in the store. With `verify`, every file's checksum is read now, and a damaged artefact made anew;
-    without, a file's checksum is read when `Artefact.path` first gives it out. Raises `PackMissingError`,
-    `PackCorruptError`, `StoreFullError`, `ConversionError`, and `ArtefactError` where a pack needs no conversion.
+    The pack must be in the store (`Store.ensure`). With `verify`, every checksum is read now and a damaged artefact
+    is made anew; without, only sizes are looked at. Raises what `Store.open` and `open_artefact` raise, and
+    `StoreFullError`, `ConversionError`.
     """
-    pack = store.catalogue.get(pack_id)
-    if pack_id not in _RECIPES:
-        raise ArtefactError(f"pack {pack_id} is used as it is shipped; it has no conversion")
-    recipe: Recipe = importlib.import_module(_RECIPES[pack_id])  # type: ignore[assignment]
-    tools = {name: importlib.metadata.version(name) for name in _TOOLS}
-    key = json.dumps([pack.digest, recipe.VERSION, tools], sort_keys=True)
-    folder = store.root / "artefacts" / pack_id / hashlib.sha256(key.encode()).hexdigest()[:16]
-    with contextlib.suppress(ArtefactError, PackCorruptError):
-        return _opened(folder, verify=verify)
-    with store.locked(pack_id, pack.title, progress):
-        with contextlib.suppress(ArtefactError, PackCorruptError):
-            return _opened(folder, verify=verify)
-        _make(store, store.open(pack_id), recipe, tools, folder, progress)
+    folder = _folder(store, pack_id)
+
+    def opened() -> Artefact | None:
+        with contextlib.suppress(PackMissingError, PackCorruptError):
+            artefact = open_artefact(store, pack_id)
+            if verify:
+                artefact.verify()
+            return artefact
+        return None
+
+    if (artefact := opened()) is not None:
+        return artefact
+    title = store.catalogue.get(pack_id).title
+    with store.locked(pack_id, title, progress):
+        if (artefact := opened()) is not None:
+            return artefact
+        if folder.is_dir():
+            progress(f"the conversion of {pack_id} is damaged: making it anew", 0, None)
+        _make(store, store.open(pack_id), folder, progress)
         for other in folder.parent.iterdir():
             if other != folder:
                 files.remove_tree(other)
-    return _opened(folder, verify=False)
+    return open_artefact(store, pack_id)
 
 
-def _opened(folder: Path, *, verify: bool) -> Artefact:
-    artefact = Artefact.load(folder)
-    if verify:
-        artefact.verify()
-    return artefact
+def _folder(store: Store, pack_id: str) -> Path:
+    """Where the artefact of the pack's files, this recipe and these tools belongs."""
+    pack = store.catalogue.get(pack_id)
+    if not needs_conversion(pack_id):
+        raise ArtefactError(f"pack {pack_id} is used as it is shipped; it has no conversion")
+    key = json.dumps([pack.digest, _RECIPES[pack_id].version, _tools()], sort_keys=True)
+    return store.root / "artefacts" / pack_id / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-def _make(
-    store: Store, pack: InstalledPack, recipe: Recipe, tools: Mapping[str, str], folder: Path, progress: Progress
-) -> None:
-    what = f"the conversion of {pack.pack.title}"
-    with files.full_disk_named(store.root, recipe.BYTES, what), store.scratch(pack.pack.id) as work:
-        files.require_room(work, recipe.BYTES, what)
+def _tools() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in _TOOLS}
+
+
+def _make(store: Store, pack: InstalledPack, folder: Path, progress: Progress) -> None:
+    recipe, what = _RECIPES[pack.pack.id], f"the conversion of {pack.pack.title}"
+    with files.full_disk_named(store.root, recipe.work_bytes, what), store.scratch(pack.pack.id) as work:
+        files.require_room(work, recipe.work_bytes, what)
         result = work / "artefact"
         result.mkdir()
-        build = Build(result, progress, steps=1)
-        recipe.convert(pack, work, build)
-        rows = []
-        for (part, precision), name in build.graphs.items():
-            path = result / name
-            row = ArtefactFile(
-                part=part, precision=precision, name=name, size=path.stat().st_size, sha256=files.sha256_of(path)
-            )
-            rows.append(row)
-        manifest = Manifest(
-            pack=pack.pack.id,
-            recipe=recipe.__name__ if hasattr(recipe, "__name__") else type(recipe).__name__,
-            recipe_version=recipe.VERSION,
-            tools=dict(tools),
-            inputs={f.name: f.sha256 for f in pack.pack.files},
-            files=tuple(rows),
-            parameters=build.parameters,
-            checks=build.checks,
-            seconds=build.seconds,
-        )
+        build = Build(result, progress)
+        importlib.import_module(recipe.module).convert(pack, work, build)
+        manifest = _manifest(pack, recipe.version, _tools(), build)
         (result / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
         files.publish(result, folder)
+
+
+def _manifest(pack: InstalledPack, version: int, tools: Mapping[str, str], build: Build) -> Manifest:
+    rows = []
+    for (part, precision), path in build.graphs.items():
+        size, sha256 = path.stat().st_size, files.sha256_of(path)
+        rows.append(ArtefactFile(part=part, precision=precision, name=path.name, size=size, sha256=sha256))
+    return Manifest(
+        pack=pack.pack.id,
+        recipe_version=version,
+        tools=dict(tools),
+        inputs={f.name: f.sha256 for f in pack.pack.files},
+        files=tuple(rows),
+        parameters=build.parameters,
+        checks=build.checks,
+        seconds=build.seconds,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import onnxruntime as ort
 from models.engines.base import Array, State, StateTensor
 from models.errors import EngineError
 
-__all__ = ["OrtCpuEngine", "OrtCpuStream"]
+__all__ = ["OrtCpuEngine", "OrtCpuStream", "TensorInfo"]
 
-_DTYPES = {
+_DTYPES: Mapping[str, np.dtype[Any]] = {
     "tensor(float)": np.dtype(np.float32),
     "tensor(float16)": np.dtype(np.float16),
     "tensor(double)": np.dtype(np.float64),
@@ -24,86 +25,148 @@ _DTYPES = {
     "tensor(uint8)": np.dtype(np.uint8),
     "tensor(bool)": np.dtype(np.bool_),
 }
-_ERRORS_ONLY = 3
+_FATAL_ONLY = 4
+"""onnxruntime's log level: what it would print on an error is in the exception, and so in ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """An input or output of a graph."""
+
+    name: str
+    dtype: np.dtype[Any]
+    dims: tuple[int | str | None, ...]
+    """A number is fixed, anything else free."""
 
 
 class OrtCpuEngine:
-    """An ONNX file on onnxruntime's CPU provider.
+    """An ONNX file on onnxruntime's CPU provider. `stream` may be called from any thread.
 
     `states` are the recurrent tensors; every other input is given to each run, every other output comes back.
-    Nothing is copied on the way in or out: an input array is read in place when it is C-contiguous and of the
-    right dtype (so the cross-attention of an utterance costs nothing to pass again and again), and outputs are
-    views of the runtime's own memory, alive as long as they are referenced. Treat both as read-only.
+
+    Nothing is copied on the way in or out. An input array is read in place when it is C-contiguous (a slice is made
+    so first), hence an utterance's cross-attention costs nothing to pass to every step. Outputs are views of memory
+    that the runtime allocates for each run and that lives as long as they are referenced. Treat both as read-only.
     """
 
     def __init__(self, path: Path, states: Sequence[StateTensor] = (), *, threads: int = 1) -> None:
-        """Load the model. Raises `EngineError` if the file cannot be used or does not have those states."""
-        self.name = path.stem
+        """Load the weights of `path`, to be run by `threads` threads.
+
+        Raises `EngineError` if the file cannot be used, or does not have those states.
+        """
+        self.name = f"{path.parent.parent.name}/{path.name}"
         try:
             self._session: Any = ort.InferenceSession(str(path), _options(threads), providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's exceptions share no base class
-            raise EngineError(f"{self.name}: onnxruntime cannot load {path}: {_first_line(error)}") from error
-        inputs = {i.name: i for i in self._session.get_inputs()}
-        outputs = [o.name for o in self._session.get_outputs()]
-        for state in states:
-            if state.input not in inputs or state.output not in outputs:
-                raise EngineError(f"{self.name}: no recurrent tensor {state.input!r} -> {state.output!r} in {path}")
+        except Exception as error:  # onnxruntime's exceptions have no base class of their own
+            raise EngineError(f"{self.name}: cannot be loaded: {_text(error)}") from error
+        inputs, outputs = self._infos(self._session.get_inputs()), self._infos(self._session.get_outputs())
         self.states = tuple(states)
-        recurrent = {s.input for s in states}
-        self.inputs: Mapping[str, tuple[np.dtype[Any], tuple[int | str | None, ...]]] = {
-            name: (_DTYPES[i.type], tuple(i.shape)) for name, i in inputs.items() if name not in recurrent
-        }
-        state_outputs = {s.output for s in states}
-        self.outputs = tuple(o for o in outputs if o not in state_outputs)
+        for state in states:
+            self._check_state(state, inputs, outputs)
+        self.inputs = {n: i for n, i in inputs.items() if n not in {s.input for s in states}}
+        """What every run is given."""
+        self.outputs = {n: o for n, o in outputs.items() if n not in {s.output for s in states}}
+        """What every run returns."""
 
     def stream(self) -> OrtCpuStream:
-        """Open a stream."""
-        return OrtCpuStream(self, self._live())
+        """Open a stream. Raises `EngineError` after `close`."""
+        self._open_session()
+        return OrtCpuStream(self)
 
     def close(self) -> None:
-        """Release the weights."""
+        """Release the weights; a run in another thread ends first. Streams raise `EngineError` from then on."""
         self._session = None
 
-    def _live(self) -> Any:
-        if self._session is None:
+    def _open_session(self) -> Any:
+        session = self._session
+        if session is None:
             raise EngineError(f"{self.name}: the engine is closed")
-        return self._session
+        return session
+
+    def _infos(self, nodes: Sequence[Any]) -> dict[str, TensorInfo]:
+        infos = {}
+        for node in nodes:
+            if node.type not in _DTYPES:
+                raise EngineError(f"{self.name}: {node.name} is a {node.type}, which this backend does not pass")
+            infos[node.name] = TensorInfo(node.name, _DTYPES[node.type], tuple(node.shape))
+        return infos
+
+    def _check_state(
+        self, state: StateTensor, inputs: Mapping[str, TensorInfo], outputs: Mapping[str, TensorInfo]
+    ) -> None:
+        if state.input not in inputs or state.output not in outputs:
+            raise EngineError(f"{self.name}: the graph has no recurrent tensor {state.input} -> {state.output}")
+        self._check(inputs[state.input], state.initial())
+
+    def _check(self, info: TensorInfo, value: Array) -> None:
+        """Raise `EngineError` unless the array has the dtype and the number of dimensions the graph wants."""
+        if value.dtype != info.dtype:
+            raise EngineError(f"{self.name}: input {info.name} wants {info.dtype}, got {value.dtype}")
+        if value.ndim != len(info.dims):
+            raise EngineError(
+                f"{self.name}: input {info.name} wants {len(info.dims)} dimensions {list(info.dims)}, got {value.shape}"
+            )
 
 
 class OrtCpuStream:
-    """One conversation's state over a shared `OrtCpuEngine`."""
+    """One conversation's state over a shared `OrtCpuEngine`. Not thread-safe.
 
-    def __init__(self, engine: OrtCpuEngine, session: Any) -> None:
+    The state stays in the runtime's memory from run to run. A run that fails leaves it as it was.
+    """
+
+    def __init__(self, engine: OrtCpuEngine) -> None:
         self._engine = engine
-        self._session = session
-        self._outputs = [*engine.outputs, *(s.output for s in engine.states)]
         self._state: dict[str, Any] = {}
         self.reset()
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """See `Stream.run`."""
+        """See `Stream.run`; names, dtypes and shapes are those of the engine's `inputs` and `outputs`."""
         engine = self._engine
-        engine._live()
+        session = engine._open_session()
         if inputs.keys() != engine.inputs.keys():
             raise EngineError(f"{engine.name}: wants inputs {sorted(engine.inputs)}, got {sorted(inputs)}")
-        feeds = dict(self._state)
-        for name, value in inputs.items():
-            feeds[name] = ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value))
+        # A binding of its own for each run: a used one would write into the outputs handed out before. It is also
+        # 0.05 ms faster than `run_with_ort_values` (measured; 0.02 ms slower than plain `run`, which has no state).
+        binding = session.io_binding()
         try:
-            values = self._session.run_with_ort_values(self._outputs, feeds)
+            for info in engine.inputs.values():
+                value = inputs[info.name]
+                engine._check(info, value)
+                binding.bind_cpu_input(info.name, np.ascontiguousarray(value))
+            for name, state in self._state.items():
+                binding.bind_ortvalue_input(name, state)
+            for name in engine.outputs:
+                binding.bind_output(name)
+            for tensor in engine.states:
+                binding.bind_output(tensor.output)
+            session.run_with_iobinding(binding)
+            values = binding.get_outputs()
+        except EngineError:
+            raise
         except Exception as error:
-            raise EngineError(f"{engine.name}: {_first_line(error)}") from error
-        count = len(engine.outputs)
-        self._state = {s.input: v for s, v in zip(engine.states, values[count:], strict=True)}
-        return {name: value.numpy() for name, value in zip(engine.outputs, values[:count], strict=True)}
+            raise EngineError(f"{engine.name}: {_text(error)}") from error
+        split = len(engine.outputs)
+        self._state = {s.input: v for s, v in zip(engine.states, values[split:], strict=True)}
+        return {name: value.numpy() for name, value in zip(engine.outputs, values[:split], strict=True)}
 
     def snapshot(self) -> State:
         """See `Stream.snapshot`."""
         return {name: value.numpy().copy() for name, value in self._state.items()}
 
     def restore(self, state: State) -> None:
-        """See `Stream.restore`."""
-        self._state = {n: ort.OrtValue.ortvalue_from_numpy(a.copy()) for n, a in state.items()}
+        """See `Stream.restore`. Raises `EngineError` if it is not a state of this model."""
+        names = {s.input: s for s in self._engine.states}
+        if state.keys() != names.keys():
+            raise EngineError(f"{self._engine.name}: the state has {sorted(state)}, wanted {sorted(names)}")
+        for name, value in state.items():
+            wanted = names[name]
+            if value.dtype != np.dtype(wanted.dtype) or value.ndim != len(wanted.shape):
+                raise EngineError(
+                    f"{self._engine.name}: state {name} is {value.dtype} {value.shape}, "
+                    f"wanted {wanted.dtype} with {len(wanted.shape)} dimensions"
+                )
+        # Copied: the snapshot may be restored again, elsewhere too.
+        self._state = {n: ort.OrtValue.ortvalue_from_numpy(np.array(v, order="C")) for n, v in state.items()}
 
     def reset(self) -> None:
         """See `Stream.reset`."""
@@ -114,10 +177,16 @@ def _options(threads: int) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = _ERRORS_ONLY
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = _FATAL_ONLY
+    # An arena a session never gives back what its longest input needed: 361 MB with all engines open and used, 332 MB
+    # without, at the same speed. What is freed to malloc is there for the other engines.
+    options.enable_cpu_mem_arena = False
+    # Waiting threads sleep: a home's appliance is idle nearly always.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _text(error: Exception) -> str:
+    """onnxruntime's own words, on one line."""
+    return " ".join(str(error).split()) or type(error).__name__

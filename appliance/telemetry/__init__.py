@@ -1,1 +1,1 @@
-"""telemetry."""
+"""Where the time went: traces made from events, and what they look like."""

@@ -152,7 +152,7 @@ class SessionSettings:
 
     area: str | None = None
     """Area of this microphone."""
-    pre_roll_s: float = 0.3
+    pre_roll_s: float = 0.4
     """Sound before the first sure speech that the recogniser hears too: soft consonants start early."""
     wake_overlap_s: float = 0.35
     """The wake word may fire late, when the command has begun: look back this far for the gap between them."""

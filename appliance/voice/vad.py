@@ -121,7 +121,7 @@ class GateSettings:
     off: float = 0.35
     """Lower than `on`: between the two, what was goes on."""
     start_windows: int = 2
-    """Windows over `on` before speech counts as begun: a click is one window long."""
+    """Windows, the first over `on` and the others over `off`, before speech counts as begun: a click is one long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,9 @@ class SpeechGate:
                 self._speaking = False
                 self._run = 0
         else:
-            self._run = self._run + 1 if window.probability >= settings.on else 0
+            # One window must be sure; those that follow it need only not deny it ("pause" is two windows long).
+            threshold = settings.off if self._run else settings.on
+            self._run = self._run + 1 if window.probability >= threshold else 0
             if self._run == 1:
                 self._candidate_s = window.start_s
             if self._run >= settings.start_windows:
@@ -178,7 +180,7 @@ class SpeechGate:
                 self._started_s = self._candidate_s if self._started_s is None else self._started_s
         if self._speaking:
             self._speech_s += WINDOW_S * (settings.start_windows if began else 1)
-            if window.probability >= settings.on:
+            if began or window.probability >= settings.on:
                 self._ended_s = self._last_loud_s(window)
         silence_s = 0.0 if self._speaking or self._ended_s is None else window.end_s - self._ended_s
         return SpeechState(self._speaking, began, self._started_s, self._ended_s, silence_s, self._speech_s)

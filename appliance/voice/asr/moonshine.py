@@ -1,7 +1,8 @@
 """Moonshine (Useful Sensors, MIT): raw 16 kHz sound of any length to text, so cost follows length.
 
 Encoder: sound [1, n] to the cross keys and values of the decoder's layers. Decoder: token ids [1, 1] and its own
-growing key/value cache to logits [1, 1, vocabulary]. Greedy, guarded against silence, loops and length.
+growing key/value cache to logits [1, 1, vocabulary] (`rows` names the cache's row to go on from). Greedy, guarded
+against silence, loops and length.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class DecodingLimits:
     tokens_per_s: float = 6.5
     """Moonshine's own rule for the longest answer to a length of sound."""
     spare_tokens: int = 4
-    min_s: float = 0.1
-    """Shorter sound holds no word (and the encoder needs some to stand on)."""
+    min_samples: int = 1600
+    """Shorter sound holds no word, and the encoder's convolutions need some to stand on."""
+    pad_s: float = 0.5
+    """Digital silence put behind the sound. Without it the model often says a short sentence twice (word error
+    rate on the recorded commands 30 % without, 21 % with; see docs/benchmarks.md)."""
     silence_rms: float = 10 ** (-75 / 20)
     """Sound that nowhere (in 100 ms) is louder than -75 dBFS is silence: models invent words on it."""
     repeat_tokens: int = 12
@@ -86,10 +90,12 @@ class MoonshineRecogniser:
         del bias  # the biased search comes with the endpoint work; until then the text is free
         sound = self._sound[: min(until_sample, self._heard)]
         limits = self._model.limits
-        if sound.size < limits.min_s * RATE_HZ or not _audible(sound, limits.silence_rms):
+        if sound.size < limits.min_samples or not _audible(sound, limits.silence_rms):
             return Hypothesis("", 0.0)
+        padded = np.zeros((1, sound.size + int(limits.pad_s * RATE_HZ)), dtype=np.float32)
+        padded[0, : sound.size] = sound
         try:
-            cross = self._encoder.run({"audio": sound[None]})
+            cross = self._encoder.run({"audio": padded})
             cancel.check()
             return self._decode(cross, int(sound.size / RATE_HZ * limits.tokens_per_s) + limits.spare_tokens, cancel)
         except EngineError as error:
@@ -109,10 +115,13 @@ class MoonshineRecogniser:
         self._decoder.reset()
         ids: list[int] = []
         logp, cut = 0.0, "length"
+        first_row = np.zeros(1, dtype=np.int64)
         token = model.bos_id
         for _ in range(max_tokens):
             cancel.check()
-            logits = self._decoder.run({"ids": np.array([[token]], dtype=np.int64), **cross})["logits"][0, -1]
+            logits = self._decoder.run({"ids": np.array([[token]], dtype=np.int64), "rows": first_row, **cross})[
+                "logits"
+            ][0, -1]
             token = int(logits.argmax())
             logp += _log_probability(logits, token)
             if token == model.eos_id:

@@ -1,4 +1,4 @@
-"""Piper's VITS voice, streamed: a front end makes a sentence's latent frames, the decoder makes sound of them in chunks.
+"""Piper's VITS voice, streamed: a front end makes a sentence's latent frames, a decoder makes sound of them in chunks.
 
 The decoder is a stack of convolutions, so a frame's sound depends on a bounded number of neighbours: given those
 (the margins), decoding in chunks equals decoding the whole, and the first chunk is out long before the last.
@@ -175,15 +175,15 @@ class PiperSynthesiser:
         voice = self._voice
         latent = self._frontend.run(
             {
-                "ids": np.array([tokens], dtype=np.int64),
+                "phonemes": np.array([tokens], dtype=np.int64),
                 "lengths": np.array([len(tokens)], dtype=np.int64),
                 "scales": np.array([voice.noise_scale, voice.length_scale, voice.noise_w], dtype=np.float32),
             }
         )
-        z, mask = latent["z"], latent["mask"]
+        z, mask = latent["latent"], latent["mask"]
         for start, stop, first, end in voice.plan.cuts(z.shape[2]):
             cancel.check()
-            sound: Array = self._decoder.run({"z": z[:, :, start:stop], "mask": mask[:, :, start:stop]})[
+            sound: Array = self._decoder.run({"latent": z[:, :, start:stop], "mask": mask[:, :, start:stop]})[
                 "audio"
             ].reshape(-1)
             yield sound[(first - start) * voice.hop : (end - start) * voice.hop]

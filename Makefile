@@ -1,0 +1,53 @@
+# Two commands matter to a newcomer: `make run` and `make test`. Everything here can be run again; the second time is quick.
+
+PYTHON ?= $(shell tools/find-python)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+TSTAMP := $(VENV)/.installed-test
+
+.PHONY: help setup setup-test run demo test test-slow check bench clean lock
+
+help:            ## what there is
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## ?/\t/' | expand -t 14
+
+setup: $(STAMP)  ## system packages, environment, model packs
+	@$(BIN)/wren models fetch
+
+setup-test: $(TSTAMP) setup
+
+run: setup       ## start Wren
+	@$(BIN)/wren run
+
+demo: setup      ## speak a command through the whole loop and print the timeline
+	@$(BIN)/wren demo
+
+test: setup-test ## the tests
+	@$(BIN)/pytest
+
+test-slow: setup-test ## the slow tests: a bare Debian root among them
+	@$(BIN)/pytest -m slow --override-ini addopts= -q tests
+	@tests/clean_machine.sh
+
+check: $(TSTAMP) ## lint and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: setup-test ## measure, and write docs/benchmarks.md's tables to standard output
+	@$(BIN)/python benchmarks/models_bench.py
+	@$(BIN)/python benchmarks/loop_bench.py
+
+clean:           ## remove the environment and caches; model packs stay (wren models remove)
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+lock:            ## pin every dependency anew, with hashes (needs network)
+	@tools/lock "$(PYTHON)"
+
+$(STAMP): requirements/run.txt pyproject.toml tools/setup tools/packages.txt
+	@tools/setup "$(PYTHON)" $(VENV) requirements/run.txt
+	@touch $@
+
+$(TSTAMP): $(STAMP) requirements/test.txt
+	@tools/setup "$(PYTHON)" $(VENV) requirements/test.txt
+	@touch $@

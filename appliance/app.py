@@ -1,0 +1,202 @@
+"""The one place that puts the parts together: models, home and voice become sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from appliance.events import Listener
+from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
+from appliance.voice.asr.tokenizer import Tokenizer
+from appliance.voice.endpoint import EndpointStrategy, SilenceEndpoint
+from appliance.voice.session import Player, Runner, Session, SessionParts, SessionSettings
+from appliance.voice.tts.cache import ReplyCache
+from appliance.voice.tts.phonemes import EspeakPhonemiser
+from appliance.voice.tts.piper import ChunkPlan, PiperSynthesiser, PiperVoice, VoiceConfig
+from appliance.voice.vad import VadTensors, VoiceActivity
+from appliance.voice.wake import WakeDetector, WakeSettings
+from models import AsrParameters, Progress, Store, TtsParameters, silent
+from models.convert import prepare
+
+if TYPE_CHECKING:
+    from appliance.intent.assistant import Assistant
+    from appliance.intent.types import Home
+    from models.engines.base import Engine
+
+__all__ = ["ASR_PACK", "TTS_PACK", "VAD_PACK", "Wren", "WrenSettings", "open_assistant"]
+
+ASR_PACK = "moonshine-base-en"
+VAD_PACK = "silero-vad"
+TTS_PACK = "piper-en-us-joe"
+
+
+@dataclass(frozen=True, slots=True)
+class WrenSettings:
+    """What can be chosen so far."""
+
+    home_file: Path | None = None
+    """None: the small example home."""
+    area: str | None = None
+    """Area of the microphone; None takes the home file's `satellite_area`."""
+    wake: WakeSettings = field(default_factory=WakeSettings)
+    session: SessionSettings = field(default_factory=SessionSettings)
+    threads: int = 1
+    """Threads of each engine. One: on two cores the second is worth more to the session's own thread."""
+
+
+def open_assistant(settings: WrenSettings) -> tuple[Assistant, str | None]:
+    """Home and understanding alone, and the area of the microphone. Raises `HomeFileError`, `IntentError`."""
+    from appliance.intent.assistant import Assistant
+    from appliance.intent.memory_home import MemoryHome, default_home
+
+    home: Home = default_home() if settings.home_file is None else MemoryHome.from_file(settings.home_file)
+    return Assistant(home), settings.area or home.view().satellite_area
+
+
+class Wren:
+    """Everything that sessions share: engines with their weights, the home, the voice and its cache."""
+
+    def __init__(self, settings: WrenSettings, store: Store, engines: _Engines | None, voice: PiperVoice) -> None:
+        self.settings = settings
+        self.store = store
+        self._engines = engines
+        self._voice = voice
+        self._cache = ReplyCache()
+
+    @classmethod
+    def open(
+        cls, settings: WrenSettings, progress: Progress = silent, *, voice_only: bool = False, fetch: bool = True
+    ) -> Wren:
+        """Open all parts side by side, fetching (if allowed) and converting what is not there yet.
+
+        Raises `ModelsError`, `HomeFileError`, `SpeechError`.
+        """
+        store = Store()
+        with ThreadPoolExecutor(max_workers=4, thread_name_prefix="open") as pool:
+            if fetch:
+                # One after the other: two downloads would fight for the line and for the terminal's last row.
+                for pack in (TTS_PACK,) if voice_only else (TTS_PACK, ASR_PACK, VAD_PACK):
+                    store.ensure(pack, progress)
+            voice = pool.submit(_open_voice, store, progress, settings.threads)
+            if voice_only:
+                return cls(settings, store, None, voice.result())
+            assistant = pool.submit(open_assistant, settings)
+            asr = pool.submit(_open_asr, store, progress, settings.threads)
+            vad = pool.submit(_open_vad, store)
+            engines = _Engines(asr.result(), *vad.result(), *assistant.result())
+            return cls(settings, store, engines, voice.result())
+
+    def __enter__(self) -> Wren:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release weights and the phoneme program."""
+        phonemiser = self._voice.phonemiser
+        if isinstance(phonemiser, EspeakPhonemiser):
+            phonemiser.close()
+        self._voice.frontend.close()
+        self._voice.decoder.close()
+        if self._engines is not None:
+            self._engines.asr.encoder.close()
+            self._engines.asr.decoder.close()
+            self._engines.vad.close()
+
+    def synthesiser(self) -> PiperSynthesiser:
+        """A session's own voice stream over the shared weights and cache."""
+        return PiperSynthesiser(self._voice, self._cache)
+
+    def recogniser(self) -> MoonshineRecogniser:
+        """A session's own hearing over the shared weights."""
+        return MoonshineRecogniser(self._need().asr)
+
+    def voice_activity(self) -> VoiceActivity:
+        """A session's own voice activity over the shared weights."""
+        return VoiceActivity(self._need().vad, self._need().vad_tensors)
+
+    @property
+    def assistant(self) -> Assistant:
+        """What understands and acts; shared: the home is one."""
+        return self._need().assistant
+
+    def session(
+        self,
+        name: str,
+        runner: Runner,
+        player: Player,
+        emit: Listener,
+        *,
+        wake: bool = True,
+        endpoint: Callable[[], EndpointStrategy] = SilenceEndpoint,
+    ) -> Session:
+        """A new conversation; without `wake` it hears only after `Session.listen`."""
+        engines = self._need()
+        parts = SessionParts(
+            wake=WakeDetector(self.settings.wake) if wake else None,
+            vad=self.voice_activity(),
+            recogniser=self.recogniser(),
+            endpoint=endpoint(),
+            thinker=engines.assistant,
+            synthesiser=self.synthesiser(),
+            player=player,
+        )
+        return Session(name, parts, runner, emit, replace(self.settings.session, area=engines.area))
+
+    def _need(self) -> _Engines:
+        if self._engines is None:
+            raise RuntimeError("only the voice was opened")
+        return self._engines
+
+
+@dataclass(frozen=True, slots=True)
+class _Engines:
+    asr: MoonshineModel
+    vad: Engine
+    vad_tensors: VadTensors
+    assistant: Assistant
+    area: str | None
+
+
+def _open_asr(store: Store, progress: Progress, threads: int) -> MoonshineModel:
+    from models.engines.onnx_cpu import OrtCpuEngine
+
+    pack = store.open(ASR_PACK)
+    artefact = prepare(store, ASR_PACK, progress)
+    parameters = pack.pack.parameters_as(AsrParameters)
+    encoder = OrtCpuEngine(artefact.path("encoder", "int8"), threads=threads)
+    decoder = OrtCpuEngine(artefact.path("decoder", "int8"), pack.pack.state_tensors("decoder"), threads=threads)
+    limits = DecodingLimits(tokens_per_s=parameters.max_tokens_per_s, min_samples=parameters.min_samples)
+    tokenizer = Tokenizer.load(pack.path("tokenizer.bin"))
+    return MoonshineModel(encoder, decoder, tokenizer, parameters.begin_token, parameters.end_token, limits)
+
+
+def _open_vad(store: Store) -> tuple[Engine, VadTensors]:
+    from models.engines.onnx_cpu import OrtCpuEngine
+
+    pack = store.open(VAD_PACK)
+    return OrtCpuEngine(pack.path("silero_vad.onnx"), pack.pack.state_tensors("vad"), threads=1), VadTensors()
+
+
+def _open_voice(store: Store, progress: Progress, threads: int) -> PiperVoice:
+    from models.engines.onnx_cpu import OrtCpuEngine
+
+    pack = store.open(TTS_PACK)
+    artefact = prepare(store, TTS_PACK, progress)
+    parameters = pack.pack.parameters_as(TtsParameters)
+    config = VoiceConfig.load(pack.path(parameters.config))
+    margins = artefact.manifest.parameters
+    return PiperVoice(
+        name=TTS_PACK,
+        digest=pack.pack.digest,
+        frontend=OrtCpuEngine(artefact.path("frontend", "fp32"), threads=threads),
+        decoder=OrtCpuEngine(artefact.path("decoder", "fp32"), threads=threads),
+        config=config,
+        phonemiser=EspeakPhonemiser(config.espeak_voice),
+        hop=parameters.hop_samples,
+        plan=ChunkPlan(left=int(margins["margin_left_frames"]), right=int(margins["margin_right_frames"])),
+    )

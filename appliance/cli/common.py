@@ -1,0 +1,65 @@
+"""What several commands share: options, and opening Wren with progress shown."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from appliance.errors import UsageError
+
+if TYPE_CHECKING:
+    from appliance.app import Wren, WrenSettings
+
+__all__ = ["add_home_options", "open_wren", "print_json", "settings_from"]
+
+
+def add_home_options(parser: argparse.ArgumentParser) -> None:
+    """`--home` and `--area`."""
+    parser.add_argument(
+        "--home", type=Path, metavar="HOME.json", help="the home's areas and entities (default: an example home)"
+    )
+    parser.add_argument(
+        "--area", metavar="NAME", help="area of the microphone (default: the home file's satellite_area)"
+    )
+
+
+def settings_from(arguments: argparse.Namespace) -> WrenSettings:
+    """Settings as the options say."""
+    from appliance.app import WrenSettings
+    from appliance.voice.wake import WakeSettings
+
+    words = getattr(arguments, "wake", None)
+    wake = WakeSettings(words=tuple(words)) if words else WakeSettings()
+    return WrenSettings(home_file=arguments.home, area=arguments.area, wake=wake)
+
+
+def open_wren(settings: WrenSettings) -> Wren:
+    """Open everything; what has to be fetched or converted first is shown on stderr."""
+    from appliance.app import Wren
+    from models import TerminalProgress
+
+    progress = TerminalProgress()
+    try:
+        return Wren.open(settings, progress)
+    finally:
+        progress.finish()
+
+
+def print_json(data: object) -> None:
+    """One object on one line, at once: a reader may be waiting for it."""
+    print(json.dumps(data, ensure_ascii=False), flush=True)
+
+
+def one_output(arguments: argparse.Namespace, flags: tuple[str, ...]) -> None:
+    """Refuse flags that exclude each other. Raises `UsageError`."""
+    given = [flag for flag in flags if getattr(arguments, flag, None)]
+    if len(given) > 1:
+        raise UsageError(f"give only one of {', '.join('--' + flag for flag in given)}")
+
+
+def warn(message: str) -> None:
+    """A line on stderr that is no error."""
+    print(f"wren: {message}", file=sys.stderr)

@@ -1,0 +1,185 @@
+"""What `wren doctor` asks of this machine. Each check answers with facts, never raises, and says what to do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Final, Literal
+
+from appliance.errors import ApplianceError
+from models import Store
+from models.errors import ModelsError
+
+if TYPE_CHECKING:
+    from appliance.app import Wren
+
+__all__ = ["Check", "run_checks"]
+
+Status = Literal["ok", "warn", "fail"]
+
+LEAST_MEMORY_BYTES: Final = 700 << 20
+"""What the loop takes with every engine open, and some air."""
+LEAST_DISK_BYTES: Final = 200 << 20
+SELF_TEST: Final = "turn on the kitchen lights"
+LIBRARIES: Final = ("onnxruntime", "numpy", "hassil", "home-assistant-intents", "pymicro-wakeword", "soundfile", "soxr")
+PROGRAM_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One answer."""
+
+    name: str
+    status: Status
+    detail: str
+    fix: str | None = None
+    """What to do about it; None where nothing is wrong."""
+
+    def record(self) -> dict[str, object]:
+        """As `wren doctor --json` prints it."""
+        return asdict(self)
+
+
+def run_checks(open_wren: Callable[[], Wren]) -> Iterator[Check]:
+    """All checks, cheap ones first; `open_wren` is called once, for the self-test."""
+    yield _python()
+    yield _cores()
+    yield _memory()
+    yield from _libraries()
+    yield _espeak()
+    store = Store()
+    yield _disk(store)
+    yield from _packs(store)
+    yield from _self_test(open_wren)
+
+
+def _python() -> Check:
+    return Check("python", "ok", f"{platform.python_version()} on {platform.machine()}, {platform.platform()}")
+
+
+def _cores() -> Check:
+    from hw.cpu import usable_cores
+
+    cores = usable_cores()
+    if cores < 2:
+        return Check("cores", "warn", f"{cores} usable", "Wren wants two cores; with one, replies come later")
+    return Check("cores", "ok", f"{cores} usable")
+
+
+def _memory() -> Check:
+    pages, size = os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    available = pages * size
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 - a pseudo-file
+            kilobytes = next(line.split()[1] for line in file if line.startswith("MemAvailable"))
+        available = int(kilobytes) * 1024
+    except (OSError, StopIteration, ValueError):
+        pass  # the sysconf figure stands: it leaves the page cache out and so errs on the careful side
+    detail = f"{available >> 20} MiB available"
+    if available < LEAST_MEMORY_BYTES:
+        return Check("memory", "warn", detail, f"close something: Wren takes up to {LEAST_MEMORY_BYTES >> 20} MiB")
+    return Check("memory", "ok", detail)
+
+
+def _libraries() -> Iterator[Check]:
+    found, missing = [], []
+    for name in LIBRARIES:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    yield Check("libraries", "ok" if not missing else "fail", ", ".join(found), _fix_missing(missing))
+
+
+def _fix_missing(missing: list[str]) -> str | None:
+    return f"missing: {', '.join(missing)}; run: make setup" if missing else None
+
+
+def _espeak() -> Check:
+    path = shutil.which("espeak-ng")
+    if path is None:
+        return Check("espeak-ng", "fail", "not installed", "run: sudo apt-get install espeak-ng")
+    try:
+        run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check("espeak-ng", "fail", str(error), "run: sudo apt-get install --reinstall espeak-ng")
+    return Check("espeak-ng", "ok", run.stdout.strip().split("  ")[0])
+
+
+def _disk(store: Store) -> Check:
+    folder = next((p for p in (store.root, *store.root.parents) if p.is_dir()), store.root)
+    free = shutil.disk_usage(folder).free
+    detail = f"{free >> 20} MiB free for models in {store.root}"
+    if free < LEAST_DISK_BYTES:
+        return Check("disk", "warn", detail, "make room, or set WREN_MODELS_DIR to another disk")
+    return Check("disk", "ok", detail)
+
+
+def _packs(store: Store) -> Iterator[Check]:
+    for pack in store.catalogue.pack:
+        name = f"pack {pack.id}"
+        licence = f"{pack.task}, {pack.licence}"
+        if pack.is_library:
+            yield Check(name, "ok", f"{licence}, comes with Wren")
+            continue
+        try:
+            store.open(pack.id)
+        except ModelsError as error:
+            yield Check(name, "fail", str(error), f"run: wren models fetch {pack.id}")
+        else:
+            yield Check(name, "ok", f"{licence}, every checksum right")
+
+
+def _self_test(open_wren: Callable[[], Wren]) -> Iterator[Check]:
+    """Speak a sentence, recognise it and understand it, with the engines that serve."""
+    started_s = time.perf_counter()
+    try:
+        wren = open_wren()
+    except (ApplianceError, ModelsError) as error:
+        yield Check("start", "fail", str(error), "see the checks above")
+        return
+    yield Check("start", "ok", f"ready after {time.perf_counter() - started_s:.2f} s")
+    with wren:
+        try:
+            yield from _speak_and_hear(wren)
+        except (ApplianceError, ModelsError) as error:
+            yield Check("self-test", "fail", str(error), "see the checks above")
+
+
+def _speak_and_hear(wren: Wren) -> Iterator[Check]:
+    import numpy as np
+
+    from appliance.audio.frame import RATE_HZ
+    from appliance.audio.resample import MonoResampler
+
+    started_s = time.perf_counter()
+    synthesiser = wren.synthesiser()
+    speech = synthesiser.whole(SELF_TEST)
+    made_s, long_s = time.perf_counter() - started_s, speech.size / synthesiser.rate_hz
+    yield Check("speech", "ok", f"{long_s:.2f} s of speech in {made_s:.2f} s (real-time factor {made_s / long_s:.2f})")
+
+    resampler = MonoResampler(synthesiser.rate_hz)
+    recogniser = wren.recogniser()
+    recogniser.push_samples(np.concatenate((resampler.push(speech), resampler.flush())))
+    started_s = time.perf_counter()
+    text = recogniser.flush().text
+    heard_s = time.perf_counter() - started_s
+    factor = heard_s / (recogniser.samples / RATE_HZ)
+    intent = wren.assistant.match(text).intent
+    detail = f"heard “{text}” in {heard_s:.2f} s (real-time factor {factor:.2f}), intent {intent}"
+    if intent != "HassTurnOn":
+        yield Check("hearing", "fail", detail, f"“{SELF_TEST}” was spoken; run: wren models verify")
+    else:
+        yield Check("hearing", "ok", detail)
+
+
+def environment() -> dict[str, str]:
+    """Facts for a bug report."""
+    return {"wren": metadata.version("wren"), "python": sys.version.split()[0], "machine": platform.machine()}

@@ -1,0 +1,83 @@
+"""Who may import whom, and that nothing heavy is loaded by importing."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+OURS = ("appliance", "hw", "models", "ota")
+
+FORBIDDEN = {
+    "hw": ("appliance", "models", "ota"),
+    "models": ("appliance", "ota"),
+    "ota": ("appliance",),
+    "appliance/audio": (
+        "appliance.voice", "appliance.intent", "appliance.cli", "appliance.app", "appliance.telemetry",
+        "appliance.mqtt", "appliance.web", "appliance.wyoming", "models", "hw",
+    ),
+    "appliance/voice": (
+        "appliance.cli", "appliance.app", "appliance.telemetry", "appliance.mqtt", "appliance.web", "appliance.wyoming",
+    ),
+    "appliance/intent": (
+        "appliance.voice", "appliance.audio", "appliance.cli", "appliance.app", "appliance.telemetry",
+        "appliance.mqtt", "appliance.web", "appliance.wyoming", "models", "hw",
+    ),
+    "appliance/mqtt": ("appliance.web", "appliance.wyoming", "appliance.cli"),
+    "appliance/web": ("appliance.mqtt", "appliance.wyoming", "appliance.cli"),
+    "appliance/wyoming": ("appliance.web", "appliance.mqtt", "appliance.cli"),
+}  # fmt: skip
+
+HEAVY = ("onnxruntime", "onnx", "hassil", "jinja2", "soundfile", "soxr", "pymicro_wakeword", "aiohttp", "tensorrt", "cuda")
+
+
+def _imports(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+@pytest.mark.parametrize("folder", sorted(FORBIDDEN))
+def test_a_package_imports_only_what_it_may(folder: str) -> None:
+    for file in (REPOSITORY / folder).rglob("*.py"):
+        for name in _imports(file):
+            for forbidden in FORBIDDEN[folder]:
+                assert name != forbidden and not name.startswith(forbidden + "."), f"{file} imports {name}"
+
+
+def test_only_one_place_puts_the_parts_together() -> None:
+    users = {
+        str(file.relative_to(REPOSITORY))
+        for file in (REPOSITORY / "appliance").rglob("*.py")
+        if "models.engines.onnx_cpu" in _imports(file)
+    }
+    assert users == {"appliance/app.py"}
+
+
+def test_asking_the_command_for_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, appliance.cli as c; c.build_parser().format_help();"
+        "print(' '.join(m for m in sys.modules if '.' not in m))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    loaded = set(run.stdout.split())
+    assert loaded.isdisjoint(HEAVY), loaded & set(HEAVY)
+
+
+def test_no_file_names_a_package_registry() -> None:
+    tracked = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
+    hosts = ["py" + "pi.org", "python" + "hosted.org", "registry." + "npmjs.org", "deb." + "debian.org"]
+    for name in tracked.split():
+        file = REPOSITORY / name
+        if file.is_file():
+            text = file.read_bytes()
+            assert not any(host.encode() in text for host in hosts), name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -23,10 +25,10 @@ from models.convert import prepare
 
 if TYPE_CHECKING:
     from appliance.intent.assistant import Assistant
-    from appliance.intent.types import Home
+    from appliance.intent.types import Home, Reply, Understanding, UtteranceId
     from models.engines.base import Engine
 
-__all__ = ["ASR_PACK", "TTS_PACK", "VAD_PACK", "Wren", "WrenSettings", "open_assistant"]
+__all__ = ["ASR_PACK", "TTS_PACK", "VAD_PACK", "SharedAssistant", "Wren", "WrenSettings", "open_assistant"]
 
 ASR_PACK = "moonshine-base-en"
 VAD_PACK = "silero-vad"
@@ -54,6 +56,24 @@ def open_assistant(settings: WrenSettings) -> tuple[Assistant, str | None]:
 
     home: Home = default_home() if settings.home_file is None else MemoryHome.from_file(settings.home_file)
     return Assistant(home), settings.area or home.view().satellite_area
+
+
+class SharedAssistant:
+    """The assistant as sessions on several threads use it: one at a time, for there is one home."""
+
+    def __init__(self, assistant: Assistant) -> None:
+        self._assistant = assistant
+        self._lock = threading.Lock()
+
+    def match(self, text: str, area: str | None = None) -> Understanding:
+        """See `Assistant.match`."""
+        with self._lock:
+            return self._assistant.match(text, area)
+
+    def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
+        """See `Assistant.commit`; waits for the home."""
+        with self._lock:
+            return asyncio.run(self._assistant.commit(understanding, key))
 
 
 class Wren:
@@ -86,7 +106,8 @@ class Wren:
             assistant = pool.submit(open_assistant, settings)
             asr = pool.submit(_open_asr, store, progress, settings.threads)
             vad = pool.submit(_open_vad, store)
-            engines = _Engines(asr.result(), *vad.result(), *assistant.result())
+            home, area = assistant.result()
+            engines = _Engines(asr.result(), *vad.result(), SharedAssistant(home), area)
             return cls(settings, store, engines, voice.result())
 
     def __enter__(self) -> Wren:
@@ -120,9 +141,14 @@ class Wren:
         return VoiceActivity(self._need().vad, self._need().vad_tensors)
 
     @property
-    def assistant(self) -> Assistant:
+    def assistant(self) -> SharedAssistant:
         """What understands and acts; shared: the home is one."""
         return self._need().assistant
+
+    @property
+    def area(self) -> str | None:
+        """Area of the microphone."""
+        return self._need().area
 
     def session(
         self,
@@ -158,7 +184,7 @@ class _Engines:
     asr: MoonshineModel
     vad: Engine
     vad_tensors: VadTensors
-    assistant: Assistant
+    assistant: SharedAssistant
     area: str | None
 
 

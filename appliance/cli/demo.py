@@ -68,7 +68,8 @@ def _spoken(wren: Wren, text: str) -> Samples:
     voice = np.concatenate((resampler.push(synthesiser.whole(text)), resampler.flush()))
     sound = np.concatenate((np.zeros(int(LEAD_S * RATE_HZ), dtype=np.float32), voice))
     room = np.concatenate(list(noise_blocks(ROOM_DBFS, sound.size / RATE_HZ + 0.02, seed=1)))[: sound.size]
-    return sound + room
+    noisy: Samples = sound + room
+    return noisy
 
 
 def _show(event: Event) -> None:

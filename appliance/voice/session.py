@@ -6,7 +6,6 @@ runner's worker and comes back as a message. A fault ends the utterance, never t
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -91,8 +90,8 @@ class Thinker(Protocol):
         """What a text means; no side effect."""
         ...
 
-    async def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
-        """Carry it out, once per key."""
+    def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
+        """Carry it out, once per key. May take its time: it is called on the session's worker."""
         ...
 
 
@@ -380,7 +379,7 @@ class Session:
         thinker, key = self._parts.thinker, self._utterance
 
         def work(cancel: Cancel) -> Message:
-            return loop.Committed(effect.generation, asyncio.run(thinker.commit(effect.understanding, key)))
+            return loop.Committed(effect.generation, thinker.commit(effect.understanding, key))
 
         now_s = self._runner.now()
         self._emit(events.UtteranceUnderstood(now_s, self.name, self._utterance, effect.understanding))

@@ -1,0 +1,90 @@
+"""The running appliance as its faces see it: sessions that open and close, commands, the newest traces.
+
+Thread-safe. Faces (page, MQTT, Wyoming) know this, `Hub` and the events, and nothing of each other.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from appliance.app import Wren
+from appliance.errors import ApplianceError
+from appliance.hub import Hub
+from appliance.intent.types import Reply, UtteranceId
+from appliance.telemetry.trace import TraceRecorder, UtteranceTrace
+from appliance.voice.runner import LiveRunner
+from appliance.voice.session import Player, Session
+
+__all__ = ["Service", "SessionLimitError"]
+
+MAX_SESSIONS: Final = 8
+"""Each takes two threads and some 10 MB; more microphones than this belong on more than one appliance."""
+
+MakePlayer = Callable[[LiveRunner], Player]
+
+
+class SessionLimitError(ApplianceError):
+    """As many conversations as this machine takes are open."""
+
+    code = "appliance.sessions"
+    retry = True
+
+
+class Service:
+    """Owns the sessions; made once, closed once."""
+
+    def __init__(self, wren: Wren, hub: Hub | None = None) -> None:
+        self.wren = wren
+        self.hub = hub or Hub()
+        self._traces = TraceRecorder(keep=100)
+        self.hub.subscribe(self._traces)
+        self._sessions: dict[str, LiveRunner] = {}
+        self._lock = threading.Lock()
+
+    def open_session(self, kind: str, player: MakePlayer, *, wake: bool) -> LiveRunner:
+        """A new conversation (`kind` becomes the start of its name); close it with `close_session`.
+
+        Raises `SessionLimitError`.
+        """
+        with self._lock:
+            if len(self._sessions) >= MAX_SESSIONS:
+                raise SessionLimitError(f"{MAX_SESSIONS} conversations are open already; close one and try again")
+            name = kind if kind not in self._sessions else f"{kind}-{uuid.uuid4().hex[:6]}"
+
+            def make(runner: LiveRunner) -> Session:
+                return self.wren.session(name, runner, player(runner), self.hub.emit, wake=wake)
+
+            runner = LiveRunner(make)
+            self._sessions[name] = runner
+            return runner
+
+    def close_session(self, runner: LiveRunner) -> None:
+        """End a conversation and its threads; no error where it has ended already."""
+        with self._lock:
+            self._sessions.pop(runner.session.name, None)
+        runner.close()
+
+    def sessions(self) -> dict[str, str]:
+        """Open sessions: name to phase."""
+        with self._lock:
+            return {name: runner.session.phase.value for name, runner in self._sessions.items()}
+
+    def traces(self) -> list[UtteranceTrace]:
+        """The newest finished utterances, oldest first."""
+        return list(self._traces.finished)
+
+    def ask(self, text: str) -> Reply:
+        """Understand and act on a typed text, as if it had been spoken; the reply is returned, not spoken. Blocks."""
+        understanding = self.wren.assistant.match(text, self.wren.area)
+        return self.wren.assistant.commit(understanding, UtteranceId(f"text-{uuid.uuid4().hex[:12]}"))
+
+    def close(self) -> None:
+        """End every conversation."""
+        with self._lock:
+            runners = list(self._sessions.values())
+            self._sessions.clear()
+        for runner in runners:
+            runner.close()

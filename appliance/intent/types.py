@@ -90,6 +90,13 @@ class Understanding:
     """Area of the microphone (context), used when the slots name none."""
     sorry: str | None = None
     """Where nothing was understood: the sentence that says what was not."""
+    said: Mapping[str, str] = field(default_factory=dict)
+    """The speaker's own words for each slot. A slot that is not here was fixed by the sentence or comes
+    from the context."""
+    named: tuple[str, ...] = ()
+    """Entity ids that the `name` slot can mean; several where two things bear one name."""
+    here: bool = False
+    """True where the sentence means the room it is said in ("turn on the lights")."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What Wren can do by itself, with no home: tell the time, keep timers, keep lists."""

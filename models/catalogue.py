@@ -19,10 +19,13 @@ from models.errors import CatalogueError
 __all__ = [
     "AsrParameters",
     "Catalogue",
+    "FileName",
     "LibrarySource",
     "Pack",
     "PackFile",
     "RegistryPackage",
+    "Sha256",
+    "StateRow",
     "TtsParameters",
     "VadParameters",
     "WakeParameters",

@@ -16,7 +16,7 @@ from models.errors import ModelsError, StoreFullError
 __all__ = [
     "HEADROOM",
     "clear_leftovers",
-    "full_disk_named",
+    "disk_errors_named",
     "is_whole",
     "publish",
     "remove_tree",
@@ -45,29 +45,32 @@ def is_whole(path: Path, size: int, sha256: str | None) -> bool:
 
 def require_room(folder: Path, needed: int, what: str) -> None:
     """Raise `StoreFullError` unless `folder`'s file system has `needed` bytes (and some headroom) free."""
-    free = shutil.disk_usage(folder).free
-    if free < needed + HEADROOM:
-        raise _full(folder, needed + HEADROOM, free, what)
+    if _free(folder) < needed + HEADROOM:
+        raise _full(folder, needed + HEADROOM, what)
 
 
 @contextlib.contextmanager
-def full_disk_named(folder: Path, needed: int, what: str) -> Iterator[None]:
-    """Turn 'no space left' and 'quota exceeded', wherever they come up inside, into `StoreFullError`."""
+def disk_errors_named(folder: Path, needed: int, what: str) -> Iterator[None]:
+    """Turn the operating system's errors inside into ours: `StoreFullError` where a disk or a quota is full."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _full(folder, needed, shutil.disk_usage(folder).free, what) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise ModelsError(
-                f"{what}: {folder} cannot be written ({error.strerror}); set WREN_MODELS_DIR to a folder that can"
-            ) from error
-        raise
+            raise _full(folder, needed, what) from error
+        raise ModelsError(
+            f"{what}: {error.filename or folder} cannot be used ({error.strerror or error}); "
+            "set WREN_MODELS_DIR to a folder that can be written"
+        ) from error
 
 
-def _full(folder: Path, needed: int, free: int, what: str) -> StoreFullError:
+def _free(folder: Path) -> int:
+    there = next(p for p in (folder, *folder.parents) if p.is_dir())
+    return shutil.disk_usage(there).free
+
+
+def _full(folder: Path, needed: int, what: str) -> StoreFullError:
     return StoreFullError(
-        f"no room for {what} in {folder}: {needed} bytes needed, {free} free; "
+        f"no room for {what} in {folder}: {needed} bytes needed, {_free(folder)} free; "
         "make room or set WREN_MODELS_DIR to a folder on a larger disk"
     )
 

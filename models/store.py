@@ -117,7 +117,7 @@ class Store:
     def locked(self, pack_id: str, what: str, progress: Progress) -> Iterator[None]:
         """Hold the pack's lock, and clear what killed runs left behind. Raises `ModelsError` after an hour."""
         folder = self.root / "locks"
-        with files.full_disk_named(self.root, 0, what):
+        with files.disk_errors_named(self.root, 0, what):
             folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(folder / f"{pack_id}.lock", poll_interval=_LOCK_POLL_S)
             try:
@@ -172,7 +172,7 @@ class Store:
         # pip downloads into its TMPDIR and then copies to its --dest, both in the scratch folder.
         needed = max(2 * source.size, source.size + pack.size)
         with (
-            files.full_disk_named(self.root, needed, pack.title),
+            files.disk_errors_named(self.root, needed, pack.title),
             self.scratch(pack.id) as work,
         ):
             files.require_room(work, needed, pack.title)

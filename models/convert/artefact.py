@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from models import files
+from models.catalogue import FileName, Sha256
 from models.errors import ArtefactError, PackCorruptError
 
 __all__ = ["MANIFEST", "Artefact", "ArtefactFile", "Manifest"]
@@ -22,9 +23,9 @@ class ArtefactFile(BaseModel):
 
     part: str
     precision: str
-    name: str
-    size: int
-    sha256: str
+    name: FileName
+    size: PositiveInt
+    sha256: Sha256
 
 
 class Manifest(BaseModel):
@@ -59,15 +60,15 @@ class Artefact:
     def load(cls, folder: Path) -> Artefact:
         """Read the manifest and check that every file is there in its full size.
 
-        Raises `ArtefactError` where there is none or it cannot be read, `PackCorruptError` where a file is damaged.
+        Raises `PackCorruptError` where something is missing or damaged.
         """
         try:
             manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
         except (OSError, ValidationError) as error:
-            raise ArtefactError(f"{folder}: no usable {MANIFEST}: {str(error).splitlines()[0]}") from error
+            raise _damaged(folder.parent.name, folder, MANIFEST) from error
         for file in manifest.files:
             if not files.is_whole(folder / file.name, file.size, None):
-                raise _damaged(manifest, folder, file)
+                raise _damaged(manifest.pack, folder, file.name)
         return cls(folder, manifest)
 
     def path(self, part: str, precision: str) -> Path:
@@ -91,11 +92,11 @@ class Artefact:
         if file.name in self._verified:
             return
         if not files.is_whole(self.folder / file.name, file.size, file.sha256):
-            raise _damaged(self.manifest, self.folder, file)
+            raise _damaged(self.manifest.pack, self.folder, file.name)
         self._verified.add(file.name)
 
 
-def _damaged(manifest: Manifest, folder: Path, file: ArtefactFile) -> PackCorruptError:
+def _damaged(pack_id: str, folder: Path, name: str) -> PackCorruptError:
     return PackCorruptError(
-        f"converted model {manifest.pack} is damaged ({file.name} in {folder}); run: wren models fetch {manifest.pack}"
+        f"converted model {pack_id} is damaged ({name} in {folder}); run: wren models fetch {pack_id}"
     )

@@ -213,8 +213,8 @@ class _Rotation:
         """Output channels of q or k in the order the rotation wants: each head's pairs as two halves."""
         pairs = np.arange(2 * self.half).reshape(-1, 2)
         head = np.concatenate([pairs[:, 0], pairs[:, 1], np.arange(2 * self.half, shape.head_dim)])
-        starts = np.arange(shape.heads, dtype=np.int64)[:, None] * shape.head_dim
-        return np.add(starts, head).ravel()
+        channels: npt.NDArray[np.int64] = np.arange(shape.heads)[:, None] * shape.head_dim + head
+        return channels.ravel()
 
     def apply(self, g: GraphBuilder, shape: MoonshineShape, x: str, name: str) -> str:
         """Rotate x [B, heads, L, head_dim]."""

@@ -108,7 +108,7 @@ def _tools() -> dict[str, str]:
 
 def _make(store: Store, pack: InstalledPack, folder: Path, progress: Progress) -> None:
     recipe, what = _RECIPES[pack.pack.id], f"the conversion of {pack.pack.title}"
-    with files.full_disk_named(store.root, recipe.work_bytes, what), store.scratch(pack.pack.id) as work:
+    with files.disk_errors_named(store.root, recipe.work_bytes, what), store.scratch(pack.pack.id) as work:
         files.require_room(work, recipe.work_bytes, what)
         result = work / "artefact"
         result.mkdir()

@@ -6,39 +6,26 @@ do without, read off its text, and is handed to hassil only when all of them sta
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from hassil.expression import Sentence
-from hassil.intents import Intent, IntentData, Intents, SlotList
+from hassil.intents import Intent, IntentData, Intents, RangeSlotList, SlotList, TextSlotList
 from hassil.recognize import RecognizeResult, recognize_all
+from hassil.util import remove_skip_words
 
 from appliance.errors import IntentError
+from appliance.intent.edges import beginnings
 from appliance.intent.language import Language, load_language
+from appliance.intent.lexicon import Lexicon
+from appliance.intent.template import Template
 
 __all__ = ["NO_AREA", "Grammar", "load_grammar"]
 
 NO_AREA = "\0"
 """Stands in for the microphone's area where it is unknown: hassil refuses area sentences without one."""
-
-_INNERMOST_GROUP = re.compile(r"\([^()\[\]]*\)|\[[^()\[\]]*\]|\{[^{}]*\}|<[^<>]*>")
-_CUT = "\0"
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """One sentence template, not yet parsed."""
-
-    intent: str
-    data: IntentData
-    """hassil's own form, which parses itself on first use."""
-    required: tuple[str, ...]
-    """Pieces of text without which it cannot match."""
-    wildcards: bool
-    """True where it takes free text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +33,8 @@ class Grammar:
     """All sentences and replies of one language."""
 
     language: Language
-    templates: tuple[Template, ...]
+    templates: Mapping[str, tuple[Template, ...]]
+    """By their longest required piece; under "" those that require none."""
     slot_lists: dict[str, SlotList]
     rules: dict[str, Sentence]
     skip_words: list[str]
@@ -54,46 +42,83 @@ class Grammar:
     """Reply templates by intent and key, the package's overlaid with our own."""
     problems: Mapping[str, str]
     """Sentences that say what went wrong, likewise."""
+    first_words: Mapping[str, tuple[str, ...]]
+    """By word list: what its values begin with."""
+    wildcards: frozenset[str]
+    """Lists that take free text."""
 
-    def matches(
-        self,
-        text: str,
-        slot_lists: dict[str, SlotList],
-        area: str | None,
-        *,
-        intents: frozenset[str] | None = None,
-        unmatched: bool = False,
-    ) -> Iterator[RecognizeResult]:
-        """Every reading of a normalised text, unordered.
+    def matches(self, text: str, lexicon: Lexicon, area: str | None) -> Iterable[RecognizeResult]:
+        """Every reading of a normalised text, unordered."""
+        texts = self._forms(text)
+        spoken = lexicon.kinds_in(texts[0]) | lexicon.kinds_in(texts[-1])
+        absent = self._absent_lists(text) | (frozenset(lexicon.slot_lists) - spoken)
+        templates = (
+            t
+            for t in self._with_pieces(text)
+            if absent.isdisjoint(t.lists)
+            and not (t.domains and t.domains.isdisjoint(spoken))
+            and t.can_match(texts, self.rules)
+        )
+        return self._recognise(text, templates, lexicon, area, unmatched=False)
 
-        `intents` narrows the sentences tried; `unmatched` also yields readings with names that the home lacks, and
-        leaves out sentences that take free text, which would read anything.
+    def near_misses(
+        self, text: str, lexicon: Lexicon, area: str | None, intents: frozenset[str]
+    ) -> Iterable[RecognizeResult]:
+        """Readings of a text that name something the home lacks, in sentences of these intents.
+
+        Sentences that take free text, or require no word at all, are left out: they would read anything.
         """
+        texts = self._forms(text)
+        templates = (
+            t
+            for t in self._with_pieces(text)
+            if t.intent in intents
+            and t.required
+            and self.wildcards.isdisjoint(t.lists)
+            and t.can_match(texts, self.rules)
+        )
+        return self._recognise(text, templates, lexicon, area, unmatched=True)
+
+    def _forms(self, text: str) -> tuple[str, ...]:
+        """hassil tries a text with its skip words and without."""
+        return tuple(dict.fromkeys((text, remove_skip_words(text, self.skip_words, ignore_whitespace=False))))
+
+    def _with_pieces(self, text: str) -> Iterator[Template]:
+        """Templates all of whose required pieces stand in the text."""
+        for piece, templates in self.templates.items():
+            if piece in text:
+                yield from (t for t in templates if all(p in text for p in t.required))
+
+    def _absent_lists(self, text: str) -> frozenset[str]:
+        """Word and number lists of which no value stands in the text."""
+        number = any(c.isdecimal() for c in text)
+        return frozenset(
+            name
+            for name, slot_list in self.slot_lists.items()
+            if (isinstance(slot_list, RangeSlotList) and not number)
+            or (name in self.first_words and not any(w in text for w in self.first_words[name]))
+        )
+
+    def _recognise(
+        self, text: str, templates: Iterable[Template], lexicon: Lexicon, area: str | None, *, unmatched: bool
+    ) -> Iterable[RecognizeResult]:
         chosen: dict[str, Intent] = {}
-        for template in self.templates:
-            if intents is not None and template.intent not in intents:
-                continue
-            if unmatched and (template.wildcards or not template.required):
-                continue
-            if all(piece in text for piece in template.required):
-                intent = chosen.setdefault(template.intent, Intent(template.intent))
-                intent.data.append(template.data)
+        for template in templates:
+            chosen.setdefault(template.intent, Intent(template.intent)).data.append(template.data)
         if not chosen:
-            return iter(())
-        return iter(
-            recognize_all(
-                text,
-                Intents(
-                    language=self.language.code,
-                    intents=chosen,
-                    slot_lists=self.slot_lists,
-                    expansion_rules=self.rules,
-                    skip_words=self.skip_words,
-                ),
-                slot_lists=slot_lists,
-                intent_context={"area": area or NO_AREA},
-                allow_unmatched_entities=unmatched,
-            )
+            return ()
+        return recognize_all(
+            text,
+            Intents(
+                language=self.language.code,
+                intents=chosen,
+                slot_lists=self.slot_lists,
+                expansion_rules=self.rules,
+                skip_words=self.skip_words,
+            ),
+            slot_lists=lexicon.slot_lists,
+            intent_context={"area": area or NO_AREA},
+            allow_unmatched_entities=unmatched,
         )
 
 
@@ -130,45 +155,49 @@ def load_grammar(code: str) -> Grammar:
         for intent, body in source["intents"].items()
         for block in body["data"]
     ]
+    by_piece: dict[str, list[Template]] = {}
+    for intent, block in blocks:
+        for template in _templates(intent, block, wildcards):
+            by_piece.setdefault(next(iter(template.required), ""), []).append(template)
+    first_words = {
+        name: words
+        for name, slot_list in parsed.slot_lists.items()
+        if isinstance(slot_list, TextSlotList) and (words := _first_words(slot_list, parsed.expansion_rules))
+    }
     return Grammar(
         language=language,
-        templates=tuple(t for intent, block in blocks for t in _templates(intent, block, wildcards)),
+        templates={piece: tuple(templates) for piece, templates in by_piece.items()},
         slot_lists=parsed.slot_lists,
         rules=parsed.expansion_rules,
         skip_words=[*package["skip_words"], *language.skip_words],
         replies=_overlaid(package["responses"]["intents"], language.replies),
         problems={**package["responses"]["errors"], **language.problems},
+        first_words=first_words,
+        wildcards=frozenset(wildcards),
     )
 
 
 def _templates(intent: str, block: Mapping[str, Any], wildcards: set[str]) -> Iterator[Template]:
     for sentence in block["sentences"]:
-        yield Template(
-            intent=intent,
-            data=IntentData(
-                sentence_texts=[sentence],
-                slots=block.get("slots", {}),
-                response=block.get("response", "default"),
-                requires_context=block.get("requires_context", {}),
-                wildcard_list_names=wildcards,
-            ),
-            required=_required(sentence),
-            wildcards=any(f"{{{name}}}" in sentence or f"{{{name}:" in sentence for name in wildcards),
+        data = IntentData(
+            sentence_texts=[sentence],
+            slots=block.get("slots", {}),
+            response=block.get("response", "default"),
+            requires_context=block.get("requires_context", {}),
+            wildcard_list_names=wildcards,
         )
+        yield Template(intent, data)
 
 
-def _required(sentence: str) -> tuple[str, ...]:
-    """Text that stands outside every group, rule and list of a template: it must be said.
-
-    Pieces next to a group are kept as they are ("hour" of "hour[s]"), so they are looked for anywhere in the text.
-    """
-    rest = sentence.casefold()
-    while True:
-        cut = _INNERMOST_GROUP.sub(_CUT, rest)
-        if cut == rest:
-            break
-        rest = cut
-    return tuple(sorted(set(re.split(rf"[\s{_CUT}]+", rest)) - {""}, key=len, reverse=True))
+def _first_words(slot_list: TextSlotList, rules: Mapping[str, Sentence]) -> tuple[str, ...]:
+    """What the values of a list begin with; empty where one can begin with anything."""
+    words: set[str] = set()
+    for value in slot_list.values:
+        starts = beginnings(Sentence(value.text_in), rules)
+        if not starts:
+            return ()
+        words.update(starts)
+    return tuple(sorted(words))
 
 
 def _overlaid(

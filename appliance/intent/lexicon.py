@@ -27,6 +27,19 @@ class Lexicon:
     slot_lists: dict[str, SlotList]
     areas: dict[str, str]
     """Every spoken form of an area, and the area's own name."""
+    kinds: dict[str, frozenset[str]]
+    """Every spoken form, and what it can be: the list it is in, and for names `name/<domain>`."""
+    longest: int
+    """Words of the longest form."""
+
+    def kinds_in(self, text: str) -> frozenset[str]:
+        """What kinds of the home's words stand in a normalised text."""
+        words = text.split()
+        found: set[str] = set()
+        for start in range(len(words)):
+            for end in range(start + 1, min(start + self.longest, len(words)) + 1):
+                found |= self.kinds.get(" ".join(words[start:end]), frozenset())
+        return frozenset(found)
 
 
 def naming(view: HomeView) -> object:
@@ -59,15 +72,25 @@ def build_lexicon(view: HomeView, language: Language) -> Lexicon:
         for entity in view.entities
         for form, stretch in _entity_forms(entity, area_forms, language).items()
     ]
+    slot_lists = {
+        "name": TextSlotList("name", names),
+        "area": _plain_list("area", view.areas, forms_of),
+        "floor": _plain_list("floor", view.floors, forms_of),
+        "zone": TextSlotList("zone", [TextSlotValue(TextChunk(f), p) for p in places for f in forms_of((p,))]),
+    }
+    kinds: dict[str, set[str]] = {}
+    for name, slot_list in slot_lists.items():
+        for value in slot_list.values:
+            of_form = kinds.setdefault(_form(value), {name})
+            of_form.add(name)
+            if name == "name" and value.context:
+                of_form.add(f"name/{value.context['domain']}")
     return Lexicon(
         naming=naming(view),
-        slot_lists={
-            "name": TextSlotList("name", names),
-            "area": _plain_list("area", view.areas, forms_of),
-            "floor": _plain_list("floor", view.floors, forms_of),
-            "zone": TextSlotList("zone", [TextSlotValue(TextChunk(f), p) for p in places for f in forms_of((p,))]),
-        },
+        slot_lists={**slot_lists},
         areas={form: name for name, forms in area_forms.items() for form in forms},
+        kinds={form: frozenset(of_form) for form, of_form in kinds.items()},
+        longest=max((form.count(" ") + 1 for form in kinds), default=0),
     )
 
 
@@ -87,6 +110,10 @@ def _entity_forms(
         if shorter is not None:
             forms.setdefault(shorter, 3)
     return forms
+
+
+def _form(value: TextSlotValue) -> str:
+    return value.text_in.text if isinstance(value.text_in, TextChunk) else ""
 
 
 def _plain_list(

@@ -64,7 +64,7 @@ def _best(
 ) -> tuple[_Reading, tuple[str, ...]] | None:
     if not 0 < len(plain.words) <= MAX_WORDS:
         return None
-    readings = [_reading(result, plain) for result in grammar.matches(plain.text, lexicon.slot_lists, area)]
+    readings = [_reading(result, plain) for result in grammar.matches(plain.text, lexicon, area)]
     readings.sort(key=lambda r: r.rank)
     for best in readings:
         if "conversation_command" in best.slots and not _commands(grammar, lexicon, best, area):

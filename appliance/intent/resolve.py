@@ -113,21 +113,11 @@ def _inside(pool: Sequence[Entity], areas: set[str]) -> list[Entity]:
 
 def _of_a_kind(view: HomeView, understood: Understanding) -> Resolved:
     intent, slots = understood.intent, understood.slots
-    if understood.response_key in ("everything", "everything_home"):
-        wanted: tuple[str, ...] = _EVERYTHING
-    else:
-        wanted = (str(slots.get("domain") or _DOMAIN_OF.get(intent or "", "")),)
-    device_class = slots.get("device_class")
-    pool = [e for e in view.entities if e.domain in wanted]
-    if device_class is not None:
-        pool = [e for e in pool if e.device_class == device_class]
-    kind = _Kind("device" if wanted is _EVERYTHING else wanted[0], device_class)
-    if intent == "HassClimateGetTemperature":
-        pool = [e for e in view.entities if _measures_temperature(e)]
+    pool, kind = _all_of_a_kind(view, understood)
     if intent in _ANYWHERE:
-        if not pool:
-            return kind.missing()
-        return _the_one(pool) if wanted == ("vacuum",) else Resolved(tuple(pool))
+        if pool and kind.domain == "vacuum":
+            return _the_one(pool)
+        return Resolved(tuple(pool)) if pool else kind.missing()
     if "floor" in slots:
         floor = str(slots["floor"])
         inside = [e for e in pool if e.area in _areas_on(view, floor)]
@@ -136,11 +126,24 @@ def _of_a_kind(view: HomeView, understood: Understanding) -> Resolved:
         return _in_no_area(understood, pool, kind)
     area = str(slots["area"])
     inside = _thermostats_first([e for e in pool if e.area == area])
-    if inside:
-        return Resolved(tuple(inside))
-    if understood.here and intent in _ELSEWHERE and pool:
+    if not inside and understood.here and intent in _ELSEWHERE and pool:
         return _the_one(pool)
-    return kind.missing(area=area)
+    return Resolved(tuple(inside)) if inside else kind.missing(area=area)
+
+
+def _all_of_a_kind(view: HomeView, understood: Understanding) -> tuple[list[Entity], _Kind]:
+    """What in the whole home the sentence could be for, and what that is called."""
+    slots = understood.slots
+    device_class = slots.get("device_class")
+    if understood.intent == "HassClimateGetTemperature":
+        return [e for e in view.entities if _measures_temperature(e)], _Kind("thermometer", None)
+    if understood.response_key in ("everything", "everything_home"):
+        return [e for e in view.entities if e.domain in _EVERYTHING], _Kind("device", None)
+    wanted = str(slots.get("domain") or _DOMAIN_OF.get(understood.intent or "", ""))
+    pool = [e for e in view.entities if e.domain == wanted]
+    if device_class is not None:
+        pool = [e for e in pool if e.device_class == device_class]
+    return pool, _Kind(wanted, device_class)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def explain(grammar: Grammar, lexicon: Lexicon, plain: Normalised, area: str | N
     """The sentence that says what was not understood."""
     misses = []
     if 0 < len(plain.words) <= MAX_WORDS:
-        results = grammar.matches(plain.text, lexicon.slot_lists, area, intents=COMMANDS, unmatched=True)
+        results = grammar.near_misses(plain.text, lexicon, area, COMMANDS)
         for order, result in enumerate(results):
             miss = _near_miss(result, plain, order)
             if miss is not None:

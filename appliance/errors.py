@@ -10,6 +10,7 @@ __all__ = [
     "HomeFileError",
     "IntentError",
     "ProgramMissingError",
+    "SettingsError",
     "SpeechError",
     "UsageError",
 ]
@@ -53,6 +54,12 @@ class ProgramMissingError(ApplianceError):
     """A separate program that Wren runs (espeak-ng, flite) is not installed."""
 
     code = "appliance.program"
+
+
+class SettingsError(ApplianceError):
+    """The settings file cannot be read or written, or holds a value that is not allowed."""
+
+    code = "appliance.settings"
 
 
 class SpeechError(ApplianceError):

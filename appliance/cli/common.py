@@ -29,10 +29,10 @@ def add_home_options(parser: argparse.ArgumentParser) -> None:
 def settings_from(arguments: argparse.Namespace) -> WrenSettings:
     """Settings as the options say."""
     from appliance.app import WrenSettings
-    from appliance.voice.wake import WakeSettings
+    from appliance.voice.wake import WakeSettings, wake_words
 
     words = getattr(arguments, "wake", None)
-    wake = WakeSettings(words=tuple(words)) if words else WakeSettings()
+    wake = WakeSettings(words=wake_words(words)) if words else WakeSettings()
     return WrenSettings(home_file=arguments.home, area=arguments.area, wake=wake)
 
 

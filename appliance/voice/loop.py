@@ -67,6 +67,8 @@ class LoopState:
     """What was said, as far as this generation knows."""
     understanding: Understanding | None = None
     """What it means; None while not yet known."""
+    committing: bool = False
+    """The command is being carried out: from here on nothing is guessed any more, and nothing is done twice."""
 
 
 # ---- signals: what happened
@@ -236,7 +238,7 @@ def step(state: LoopState, signal: Signal) -> _Result:
             result = _recognised(state, recognised)
         case ((Phase.LISTENING | Phase.THINKING), Matched() as matched):
             result = _matched(state, matched)
-        case Phase.THINKING, Committed() as committed:
+        case Phase.THINKING, Committed() as committed if state.committing:
             result = _committed(state, committed)
         case Phase.SPEAKING, Played():
             result = _over(state, "answered")
@@ -303,7 +305,7 @@ def _decide(state: LoopState) -> _Result:
     assert understanding is not None
     if not understanding.text:
         return _over(state, "nothing-heard")
-    return state, (Commit(state.generation, understanding),)
+    return replace(state, committing=True), (Commit(state.generation, understanding),)
 
 
 def _committed(state: LoopState, signal: Committed) -> _Result:

@@ -29,7 +29,8 @@ class SimulatedRunner:
     """Runs a session over a recording as fast as it can, with the times of a live run.
 
     A time is the audio clock plus the compute measured: frames arrive when they would, work queues up behind
-    work, and results are delivered between the frames that were due before and after them.
+    work (and is run only when its turn has come, so that what was cancelled by then costs nothing), and results
+    are delivered between the frames that were due before and after them.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class SimulatedRunner:
         self._worker_free_s = 0.0
         self._started: tuple[float, float] | None = None
         self._waiting: list[tuple[float, int, Message]] = []
+        self._work: deque[tuple[float, Callable[[Post], None]]] = deque()
         self._order = itertools.count()
 
     def attach(self, session: Session) -> None:
@@ -53,18 +55,8 @@ class SimulatedRunner:
         return simulated_s + time.perf_counter() - real_s
 
     def submit(self, work: Callable[[Post], None]) -> None:
-        """Run work on the simulated worker: starts when the worker is free; its posts arrive as it makes them."""
-        outer, here_s = self._started, self.now()
-        start_s = max(here_s, self._worker_free_s)
-        real_s = time.perf_counter()
-        self._started = (start_s, real_s)
-        try:
-            work(lambda message: self.post_at(self.now(), message))
-        finally:
-            spent_s = time.perf_counter() - real_s
-            self._worker_free_s = start_s + spent_s
-            # The session's own clock did not move while its worker worked.
-            self._now_s, self._started = here_s, None if outer is None else (here_s, time.perf_counter())
+        """Queue work for the simulated worker; its posts arrive as it makes them."""
+        self._work.append((self.now(), work))
 
     def post(self, message: Message) -> None:
         """Deliver as soon as the session is free."""
@@ -85,16 +77,38 @@ class SimulatedRunner:
         self._busy(self._now_s, action)
 
     def run_until(self, time_s: float) -> None:
-        """Deliver everything due up to a time."""
+        """Do everything that is due up to a time, in the order of time."""
         session = self._attached()
-        while self._waiting and self._waiting[0][0] <= time_s:
-            due_s, _, message = heapq.heappop(self._waiting)
-            self._busy(due_s, lambda m=message: session.deliver(m))  # type: ignore[misc]
+        while (due_s := self._next_s()) is not None and due_s <= time_s:
+            if self._waiting and self._waiting[0][0] <= due_s:
+                message_s, _, message = heapq.heappop(self._waiting)
+                self._busy(message_s, lambda m=message: session.deliver(m))  # type: ignore[misc]
+            else:
+                self._run_work()
 
     def drain(self) -> None:
-        """Deliver everything that is still due, in order."""
-        while self._waiting:
-            self.run_until(self._waiting[0][0])
+        """Do everything that is still due, in order."""
+        while (due_s := self._next_s()) is not None:
+            self.run_until(due_s)
+
+    def _next_s(self) -> float | None:
+        """When the next message is to be delivered or the next piece of work can start."""
+        times = [self._waiting[0][0]] if self._waiting else []
+        if self._work:
+            times.append(max(self._work[0][0], self._worker_free_s))
+        return min(times, default=None)
+
+    def _run_work(self) -> None:
+        submitted_s, work = self._work.popleft()
+        start_s = max(submitted_s, self._worker_free_s)
+        before_s = self._now_s
+        self._started = (start_s, time.perf_counter())
+        try:
+            work(lambda message: self.post_at(self.now(), message))
+        finally:
+            self._worker_free_s = self.now()
+            # The session's own clock did not move while its worker worked.
+            self._now_s, self._started = before_s, None
 
     def _busy(self, due_s: float, action: Callable[[], None]) -> None:
         self._now_s = max(due_s, self._free_s)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from appliance import events
-from appliance.audio.frame import Frame, Samples, level_dbfs
+from appliance.audio.frame import RATE_HZ, Frame, Samples, level_dbfs
 from appliance.audio.ring import PreRoll
 from appliance.errors import ApplianceError
 from appliance.events import Listener
@@ -159,6 +159,8 @@ class SessionSettings:
     """New speech before the text so far is worth recognising again."""
     partial_share: float = 0.3
     """Partials take at most this share of one core."""
+    partial_until_s: float = 12.0
+    """Longer utterances get no more partials: recognising them takes longer than people wait for one."""
 
 
 _RING_S: Final = 2.0
@@ -291,6 +293,8 @@ class Session:
         if self._state.recognising or self._partial_cancel is not None or now_s < self._next_partial_s:
             return
         generation, recogniser = self._state.generation, self._parts.recogniser
+        if recogniser.samples > self._settings.partial_until_s * RATE_HZ:
+            return
         until, cancel = recogniser.samples, Cancel()
         self._partial_cancel = cancel
 

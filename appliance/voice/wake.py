@@ -18,7 +18,7 @@ from appliance.errors import UsageError
 if TYPE_CHECKING:
     from pymicro_wakeword import MicroWakeWord
 
-__all__ = ["WAKE_WORDS", "WakeDetector", "WakeHit", "WakeSettings"]
+__all__ = ["WAKE_WORDS", "WakeDetector", "WakeHit", "WakeSettings", "wake_words"]
 
 WAKE_WORDS: Final = ("okay_nabu", "hey_jarvis", "alexa", "hey_mycroft")
 
@@ -56,7 +56,7 @@ class WakeDetector:
 
         self._settings = settings
         self._features = MicroWakeWordFeatures()
-        self._models = [(name, _load(name)) for name in _known(settings.words)]
+        self._models = [(name, _load(name)) for name in wake_words(settings.words)]
         self._quiet_until_s = -np.inf
 
     @property
@@ -91,12 +91,13 @@ class WakeDetector:
         self._quiet_until_s = -np.inf
 
 
-def _known(words: Iterable[str]) -> list[str]:
+def wake_words(words: Iterable[str]) -> tuple[str, ...]:
+    """Names as the detector knows them ("okay nabu" is okay_nabu), each once. Raises `UsageError` for others."""
     names = list(dict.fromkeys(word.strip().lower().replace(" ", "_") for word in words))
     for name in names:
         if name not in WAKE_WORDS:
             raise UsageError(f"no wake word {name!r}; there are {', '.join(WAKE_WORDS)}")
-    return names
+    return tuple(names)
 
 
 def _load(name: str) -> MicroWakeWord:

@@ -72,7 +72,7 @@ def test_raw_samples_are_read_as_told(tmp_path: Path) -> None:
 def test_a_wrong_raw_format_is_refused_with_a_reason(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.bin"
     path.write_bytes(b"\0" * 100)
-    with pytest.raises(AudioFormatError, match="raw format|channels|Hz"):
+    with pytest.raises(AudioFormatError, match=r"raw format|channels|Hz"):
         _read(path, RawFormat.parse(text))
 
 

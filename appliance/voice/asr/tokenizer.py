@@ -33,8 +33,11 @@ class Tokenizer:
         return len(self._pieces)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of a run of ids; control pieces such as `<s>` are left out, `<0xNN>` pieces are bytes."""
-        text = b"".join(_bytes_of(self._pieces[i]) for i in ids)
+        """Text of a run of ids; control pieces such as `<s>` are left out, `<0xNN>` pieces are bytes.
+
+        The model's vocabulary (32,768) is larger than the table (32,000): ids beyond it are control tokens too.
+        """
+        text = b"".join(_bytes_of(self._pieces[i]) for i in ids if i < len(self._pieces))
         return text.decode("utf-8", "replace").replace(_WORD_START, " ").strip()
 
 

@@ -31,7 +31,7 @@ def _year(match: re.Match[str]) -> str:
 _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
     (re.compile(r"\b(\d{1,2}):([0-5]\d)\b(?=\s*([AaPp]\.?[Mm]\b)?)"), _clock),
     (re.compile(r"(?<=\d)\s*([AP])M\b"), r" \1 M"),
-    (re.compile(r"(?<=\b(?:st|nd|rd|th), )(1[5-9]|20)(\d\d)\b"), _year),
+    (re.compile(r"(?<=\d(?:st|nd|rd|th), )(1[5-9]|20)(\d\d)\b"), _year),
     (re.compile(r"(?<!\S)[-−](?=\d)"), "minus "),
     (re.compile(r"\s*°\s*[CF]\b"), " degrees"),
     (re.compile(r"\s*°"), " degrees"),

@@ -1,0 +1,188 @@
+"""The state machine: what leads to what, and above all what never does."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.intent.types import Reply, Understanding
+from appliance.voice.asr.protocol import Hypothesis
+from appliance.voice.loop import (
+    Cancel,
+    Commit,
+    Committed,
+    Effect,
+    EndpointFound,
+    Failed,
+    Finish,
+    LikelyEnd,
+    Listen,
+    LoopState,
+    Match,
+    Matched,
+    Phase,
+    Played,
+    Rearm,
+    Recognise,
+    Recognised,
+    Signal,
+    Speak,
+    SpeechResumed,
+    Start,
+    Stop,
+    step,
+)
+
+HEARD = Hypothesis("turn on the lights", -1.0)
+MEANT = Understanding("turn on the lights", "HassTurnOn")
+NOTHING = Understanding("", None)
+DONE = Reply("Turned on the lights", True, MEANT)
+
+
+def run(*signals: Signal, state: LoopState | None = None) -> tuple[LoopState, list[Effect]]:
+    """Step through signals; those with a generation of -1 get the present one."""
+    state, effects = state or LoopState(), []
+    for signal in signals:
+        if getattr(signal, "generation", 0) == -1:
+            signal = _with_generation(signal, state.generation)  # noqa: PLW2901 - the point of the helper
+        state, more = step(state, signal)
+        effects += more
+    return state, effects
+
+
+def _with_generation(signal: Signal, generation: int) -> Signal:
+    values = {name: getattr(signal, name) for name in signal.__dataclass_fields__}
+    return type(signal)(**{**values, "generation": generation})
+
+
+def test_a_command_is_heard_acted_on_and_answered() -> None:
+    state, effects = run(
+        Listen("okay_nabu"), SpeechResumed(), LikelyEnd(), Recognised(-1, HEARD), Matched(-1, MEANT),
+        EndpointFound("silence"), Committed(-1, DONE), Played(-1),
+    )  # fmt: skip
+    assert [type(e) for e in effects] == [Start, Recognise, Match, Commit, Speak, Finish]
+    assert effects[-1] == Finish(1, "answered")
+    assert state.phase is Phase.IDLE
+
+
+def test_guesses_have_no_consequence_until_the_endpoint() -> None:
+    _, effects = run(Listen(), LikelyEnd(), Recognised(-1, HEARD), Matched(-1, MEANT), LikelyEnd(), LikelyEnd())
+    assert [type(e) for e in effects] == [Start, Recognise, Match]
+
+
+def test_a_guess_is_dropped_when_speech_goes_on() -> None:
+    before, _ = run(Listen(), LikelyEnd())
+    state, effects = run(SpeechResumed(), state=before)
+    assert effects == [Cancel(before.generation)]
+    assert state.generation == before.generation + 1
+    stale, nothing = step(state, Recognised(before.generation, HEARD))
+    assert (stale, nothing) == (state, ())
+    _, again = run(LikelyEnd(), state=state)
+    assert again == [Recognise(state.generation)]
+
+
+def test_the_endpoint_waits_for_a_recognition_in_flight() -> None:
+    state, effects = run(Listen(), LikelyEnd(), EndpointFound("silence"))
+    assert state.phase is Phase.THINKING
+    _, more = run(Recognised(-1, HEARD), Matched(-1, MEANT), state=state)
+    assert [type(e) for e in effects + more] == [Start, Recognise, Match, Commit]
+
+
+def test_an_endpoint_without_any_guess_recognises_first() -> None:
+    state, effects = run(Listen(), SpeechResumed(), EndpointFound("too-long"))
+    assert effects[-1] == Recognise(state.generation)
+
+
+def test_nobody_speaks() -> None:
+    state, effects = run(Listen("alexa"), EndpointFound("no-speech"))
+    assert effects[-1] == Finish(1, "nothing-heard")
+    assert state.phase is Phase.IDLE
+
+
+def test_a_sound_without_a_word_is_forgotten_and_listening_goes_on() -> None:
+    state, effects = run(
+        Listen("okay_nabu"), LikelyEnd(), Recognised(-1, Hypothesis("Nabu.", -1)), Matched(-1, NOTHING)
+    )
+    assert effects[-1] == Rearm(state.generation)
+    assert state.phase is Phase.LISTENING
+    assert state.hypothesis is None
+
+
+def test_a_wordless_utterance_at_the_endpoint_is_not_answered() -> None:
+    _, effects = run(Listen(), EndpointFound("silence"), Recognised(-1, Hypothesis("", 0)), Matched(-1, NOTHING))
+    assert effects[-1] == Finish(1, "nothing-heard")
+    assert not any(isinstance(e, Commit) for e in effects)
+
+
+def test_an_empty_reply_is_not_spoken() -> None:
+    _, effects = run(
+        Listen(), LikelyEnd(), Recognised(-1, HEARD), Matched(-1, MEANT), EndpointFound("silence"),
+        Committed(-1, Reply("", True, MEANT)),
+    )  # fmt: skip
+    assert effects[-1] == Finish(1, "silent")
+
+
+def test_the_wake_word_interrupts_a_reply() -> None:
+    speaking, _ = run(
+        Listen(), LikelyEnd(), Recognised(-1, HEARD), Matched(-1, MEANT), EndpointFound("silence"), Committed(-1, DONE)
+    )
+    state, effects = run(Listen("okay_nabu"), state=speaking)
+    assert [type(e) for e in effects] == [Cancel, Finish, Start]
+    assert state.phase is Phase.LISTENING
+    assert state.generation > speaking.generation
+
+
+def test_stop_and_failure_end_in_idle_and_cancel_what_runs() -> None:
+    for last in (Stop(), Failed(-1, "recognise")):
+        state, effects = run(Listen(), LikelyEnd(), last)
+        assert [type(e) for e in effects][-2:] == [Cancel, Finish]
+        assert state.phase is Phase.IDLE
+    assert run(Stop())[1] == []
+
+
+SIGNALS = st.one_of(
+    st.builds(Listen, st.sampled_from([None, "okay_nabu"])),
+    st.just(SpeechResumed()),
+    st.just(LikelyEnd()),
+    st.builds(EndpointFound, st.sampled_from(["silence", "no-speech", "too-long"])),
+    st.builds(Recognised, st.integers(-1, 6), st.just(HEARD)),
+    st.builds(Matched, st.integers(-1, 6), st.sampled_from([MEANT, NOTHING])),
+    st.builds(Committed, st.integers(-1, 6), st.just(DONE)),
+    st.builds(Played, st.integers(-1, 6)),
+    st.builds(Failed, st.integers(-1, 6), st.just("speak")),
+    st.just(Stop()),
+)
+
+
+@given(st.lists(SIGNALS, max_size=40))
+def test_whatever_happens_nothing_is_done_without_an_endpoint_nor_twice(signals: list[Signal]) -> None:
+    state, committed, ended = LoopState(), set(), False
+    generation = 0
+    for signal in signals:
+        given_signal = _with_generation(signal, state.generation) if getattr(signal, "generation", 0) == -1 else signal
+        if isinstance(given_signal, Listen):
+            ended = False
+        if isinstance(given_signal, EndpointFound) and state.phase is Phase.LISTENING:
+            ended = True
+        state, effects = step(state, given_signal)
+        assert state.generation >= generation
+        generation = state.generation
+        for effect in effects:
+            if isinstance(effect, Commit):
+                assert ended
+                assert effect.generation not in committed
+                committed.add(effect.generation)
+            if isinstance(effect, Speak):
+                assert effect.generation in committed
+
+
+@given(st.lists(SIGNALS, max_size=40))
+def test_every_utterance_that_starts_is_finished_once(signals: list[Signal]) -> None:
+    state, started, finished = LoopState(), 0, 0
+    for signal in [*signals, Stop()]:
+        given_signal = _with_generation(signal, state.generation) if getattr(signal, "generation", 0) == -1 else signal
+        state, effects = step(state, given_signal)
+        started += sum(isinstance(e, Start) for e in effects)
+        finished += sum(isinstance(e, Finish) for e in effects)
+    assert started == finished
+    assert state.phase is Phase.IDLE

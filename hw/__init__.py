@@ -1,1 +1,1 @@
-"""hw."""
+"""What machine this is and what it can do. Imports none of our other packages."""

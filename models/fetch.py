@@ -158,6 +158,8 @@ def _explain(source: RegistryPackage, folder: Path, tail: list[str]) -> FetchErr
         return FetchError(f"{what}: the registry's file does not have the expected sha256 {source.sha256}; not used")
     if "No module named pip" in text:
         return FetchError(f"{what} cannot be downloaded: {sys.executable} has no pip; install pip >= 25.1")
+    if "connection broken by" in text:  # pip's word for every failure to connect, before it gives up on the version
+        return FetchError(f"{what} cannot be downloaded: the package registry cannot be reached; check the network")
     errors = [line for line in tail if line.startswith("ERROR")] or tail[-1:] or ["no output"]
     return FetchError(
         f"{what} cannot be downloaded: {errors[-1].removeprefix('ERROR: ')}; check the network and try again"

@@ -66,6 +66,11 @@ def test_the_requirement_pins_version_and_checksum(tmp_path: Path) -> None:
     ("said", "error", "answer"),
     [
         ("ERROR: No matching distribution found for silero-vad==6.2.3", FetchError, "No matching.*check the network"),
+        (
+            "WARNING: Retrying after connection broken by 'NewConnectionError'\nERROR: No matching distribution found",
+            FetchError,
+            "the package registry cannot be reached",
+        ),
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", FetchError, "does not have the expected sha256"),
         ("ERROR: Could not install: [Errno 28] No space left on device", StoreFullError, "11317527 bytes needed"),
         ("/usr/bin/python3: No module named pip", FetchError, "has no pip; install pip"),
@@ -75,7 +80,7 @@ def test_the_requirement_pins_version_and_checksum(tmp_path: Path) -> None:
 def test_pips_failure_becomes_one_line_that_says_why(
     tmp_path: Path, said: str, error: type[Exception], answer: str
 ) -> None:
-    script = f"import sys; print('WARNING: Retrying'); print({said!r}, file=sys.stderr); sys.exit(1)"
+    script = f"import sys; print('Collecting'); print({said!r}, file=sys.stderr); sys.exit(1)"
     with pytest.raises(error, match=answer) as caught:
         _fetch(FakePip(script), tmp_path)
     assert "\n" not in str(caught.value)

@@ -234,9 +234,9 @@ def step(state: LoopState, signal: Signal) -> _Result:
             result = _likely(state)
         case Phase.LISTENING, EndpointFound() as found:
             result = _endpoint(state, found)
-        case ((Phase.LISTENING | Phase.THINKING), Recognised() as recognised):
+        case ((Phase.LISTENING | Phase.THINKING), Recognised() as recognised) if not state.committing:
             result = _recognised(state, recognised)
-        case ((Phase.LISTENING | Phase.THINKING), Matched() as matched):
+        case ((Phase.LISTENING | Phase.THINKING), Matched() as matched) if not state.committing:
             result = _matched(state, matched)
         case Phase.THINKING, Committed() as committed if state.committing:
             result = _committed(state, committed)

@@ -93,6 +93,15 @@ def test_an_endpoint_without_any_guess_recognises_first() -> None:
     assert effects[-1] == Recognise(state.generation)
 
 
+def test_a_result_that_comes_twice_commits_once() -> None:
+    state, effects = run(
+        Listen(), EndpointFound("too-long"), Recognised(-1, HEARD), Matched(-1, MEANT), Matched(-1, MEANT)
+    )
+    assert sum(isinstance(e, Commit) for e in effects) == 1
+    _, more = run(Recognised(-1, HEARD), Matched(-1, MEANT), state=state)
+    assert more == []
+
+
 def test_nobody_speaks() -> None:
     state, effects = run(Listen("alexa"), EndpointFound("no-speech"))
     assert effects[-1] == Finish(1, "nothing-heard")

@@ -34,6 +34,8 @@ ASR_PACK = "moonshine-base-en"
 VAD_PACK = "silero-vad"
 TTS_PACK = "piper-en-us-joe"
 
+WARM_UP = "turn on the lights"
+
 
 @dataclass(frozen=True, slots=True)
 class WrenSettings:
@@ -55,7 +57,10 @@ def open_assistant(settings: WrenSettings) -> tuple[Assistant, str | None]:
     from appliance.intent.memory_home import MemoryHome, default_home
 
     home: Home = default_home() if settings.home_file is None else MemoryHome.from_file(settings.home_file)
-    return Assistant(home), settings.area or home.view().satellite_area
+    assistant = Assistant(home)
+    # Grammar and templates are compiled when they are first needed: not while somebody waits for an answer.
+    assistant.preview(assistant.match(WARM_UP))
+    return assistant, settings.area or home.view().satellite_area
 
 
 class SharedAssistant:
@@ -121,8 +126,8 @@ class Wren:
         phonemiser = self._voice.phonemiser
         if isinstance(phonemiser, EspeakPhonemiser):
             phonemiser.close()
-        self._voice.frontend.close()
-        self._voice.decoder.close()
+        for engine in (self._voice.frontend, self._voice.flow, self._voice.vocoder):
+            engine.close()
         if self._engines is not None:
             self._engines.asr.encoder.close()
             self._engines.asr.decoder.close()
@@ -220,9 +225,10 @@ def _open_voice(store: Store, progress: Progress, threads: int) -> PiperVoice:
         name=TTS_PACK,
         digest=pack.pack.digest,
         frontend=OrtCpuEngine(artefact.path("frontend", "fp32"), threads=threads),
-        decoder=OrtCpuEngine(artefact.path("decoder", "fp32"), threads=threads),
+        flow=OrtCpuEngine(artefact.path("flow", "fp32"), threads=threads),
+        vocoder=OrtCpuEngine(artefact.path("vocoder", "fp32"), threads=threads),
         config=config,
         phonemiser=EspeakPhonemiser(config.espeak_voice),
         hop=parameters.hop_samples,
-        plan=ChunkPlan(left=int(margins["margin_left_frames"]), right=int(margins["margin_right_frames"])),
+        plan=ChunkPlan(int(margins["flow_margin_frames"]), int(margins["vocoder_margin_frames"])),
     )

@@ -78,7 +78,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
             continue
         pack = store.ensure(pack_id, progress)
         if needs_conversion(pack_id):
-            prepare(store, pack_id, progress)
+            prepare(store, pack_id, progress, verify=True)
         progress.finish()
         print(f"{pack_id}: ready ({pack.pack.licence})")
     return 0

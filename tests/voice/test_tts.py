@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.app import Wren
+from appliance.app import TTS_PACK, Wren
 from appliance.audio.frame import Samples
 from appliance.errors import ProgramMissingError, SpeechError
 from appliance.voice.asr.moonshine import MoonshineRecogniser
@@ -18,6 +18,7 @@ from appliance.voice.tts.cache import ReplyCache, ReplyKey
 from appliance.voice.tts.phonemes import EspeakPhonemiser, clauses
 from appliance.voice.tts.piper import ChunkPlan, PiperSynthesiser, VoiceConfig
 from appliance.voice.tts.spoken import MAX_REPLY_CHARS, spoken
+from models.engines.onnx_cpu import OrtCpuEngine
 from tests.voice.conftest import say
 
 TEXT = "Timer set for five minutes"
@@ -25,18 +26,26 @@ TEXT = "Timer set for five minutes"
 
 @pytest.fixture(scope="module")
 def offline(wren: Wren) -> Samples:
-    """The text decoded in one piece."""
-    voice = replace(wren._voice, plan=ChunkPlan(first=(), rest=10_000))
-    return PiperSynthesiser(voice).whole(TEXT)
+    """The text made in one run of the voice as it was shipped."""
+    pack = wren.store.open(TTS_PACK)
+    shipped = OrtCpuEngine(pack.path("en_US-joe-medium.onnx")).stream()
+    (tokens,) = wren.synthesiser()._sentences(TEXT)
+    inputs = {
+        "input": np.array([tokens], np.int64),
+        "input_lengths": np.array([len(tokens)], np.int64),
+        "scales": np.array([0, 1, 0], np.float32),
+    }
+    sound: Samples = shipped.run(inputs)["output"].reshape(-1)
+    return sound
 
 
 @pytest.mark.models
 @settings(deadline=None, max_examples=6)
-@given(first=st.lists(st.integers(1, 40), max_size=3), rest=st.integers(5, 90))
-def test_streamed_speech_equals_speech_made_in_one_piece(
-    wren: Wren, offline: Samples, first: list[int], rest: int
+@given(first=st.lists(st.integers(1, 40), max_size=3), rest=st.integers(5, 90), ahead=st.integers(0, 80))
+def test_streamed_speech_equals_speech_made_in_one_piece_by_the_shipped_voice(
+    wren: Wren, offline: Samples, first: list[int], rest: int, ahead: int
 ) -> None:
-    plan = ChunkPlan(first=tuple(first), rest=rest)
+    plan = ChunkPlan(first=tuple(first), rest=rest, flow_ahead=ahead)
     streamed = PiperSynthesiser(replace(wren._voice, plan=plan)).whole(TEXT)
     assert streamed.shape == offline.shape
     assert np.abs(streamed - offline).max() < 1e-4
@@ -101,13 +110,10 @@ def test_the_cache_stays_within_its_size(puts: list[tuple[int, int]]) -> None:
 
 
 @given(st.integers(0, 600), st.lists(st.integers(1, 50), max_size=4), st.integers(1, 100))
-def test_chunks_tile_the_frames_with_their_margins(frames: int, first: list[int], rest: int) -> None:
-    plan = ChunkPlan(left=34, right=28, first=tuple(first), rest=rest)
+def test_chunks_tile_the_frames(frames: int, first: list[int], rest: int) -> None:
     at = 0
-    for start, stop, new, end in plan.cuts(frames):
+    for new, end in ChunkPlan(first=tuple(first), rest=rest).chunks(frames):
         assert new == at < end <= frames
-        assert start == max(0, new - 34)
-        assert stop == min(frames, end + 28)
         at = end
     assert at == frames
 

@@ -1,7 +1,8 @@
-"""Piper's VITS voice, streamed: a front end makes a sentence's latent frames, a decoder makes sound of them in chunks.
+"""Piper's VITS voice, streamed: a front end makes a sentence's latent frames, flow and vocoder make sound of them.
 
-The decoder is a stack of convolutions, so a frame's sound depends on a bounded number of neighbours: given those
-(the margins), decoding in chunks equals decoding the whole, and the first chunk is out long before the last.
+Flow and vocoder are stacks of convolutions, so what they make of a frame depends on a bounded number of neighbours:
+given those (the margins), working in chunks equals working on the whole, and the first chunk is out long before the
+last. The flow reaches 32 frames to each side and the vocoder 11; cut in two they need less overlap than as one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from appliance.voice.asr.protocol import Cancel
 from appliance.voice.tts.cache import ReplyCache, ReplyKey
 from appliance.voice.tts.phonemes import clauses
 from appliance.voice.tts.spoken import spoken
-from models.engines.base import Array, Engine
+from models.engines.base import Array, Engine, Stream
 from models.errors import EngineError
 
 __all__ = ["ChunkPlan", "Phonemiser", "PiperSynthesiser", "PiperVoice", "VoiceConfig"]
@@ -60,24 +61,26 @@ class VoiceConfig:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlan:
-    """How latent frames are cut for the decoder. Frames are 256 samples at 22.05 kHz: 11.6 ms."""
+    """How a reply is cut. Frames are 256 samples at 22.05 kHz: 11.6 ms."""
 
-    left: int = 34
-    """Frames of context before a chunk that make it exact."""
-    right: int = 28
-    """Frames of context behind it."""
-    first: tuple[int, ...] = (15, 15)
-    """New frames of the first chunks: small, so that sound starts early."""
+    flow_margin: int = 32
+    """Frames of context on each side that make the flow exact."""
+    vocoder_margin: int = 11
+    """Frames of context on each side that make the vocoder exact."""
+    first: tuple[int, ...] = (12, 24, 40)
+    """New frames of the first chunks: few, so that sound starts early (140 ms of it), then more, so that each chunk
+    is made while the one before it is heard."""
     rest: int = 60
     """New frames of every further chunk."""
+    flow_ahead: int = 60
+    """Frames that the flow goes beyond what is needed, after the first chunk: its overlap is dear."""
 
-    def cuts(self, frames: int) -> Iterator[tuple[int, int, int, int]]:
-        """Give (from, to, first new, last new + 1) in frames for each chunk; the new parts tile 0..frames."""
+    def chunks(self, frames: int) -> Iterator[tuple[int, int]]:
+        """(first new frame, last new frame + 1) of each chunk; they tile 0..frames."""
         at, number = 0, 0
         while at < frames:
-            step = self.first[number] if number < len(self.first) else self.rest
-            end = min(at + step, frames)
-            yield max(0, at - self.left), min(frames, end + self.right), at, end
+            end = min(at + (self.first[number] if number < len(self.first) else self.rest), frames)
+            yield at, end
             at, number = end, number + 1
 
 
@@ -89,7 +92,11 @@ class PiperVoice:
     digest: str
     """Of the model files: the cache's key."""
     frontend: Engine
-    decoder: Engine
+    """`phonemes` int64 [1, n], `lengths` int64 [1], `scales` float32 [3] to `latent` [1, 192, f], `mask` [1, 1, f]."""
+    flow: Engine
+    """`latent`, `mask` to `spectral` float32 [1, 192, f]."""
+    vocoder: Engine
+    """`spectral` to `audio` float32 [1, 1, 1, f * hop]."""
     config: VoiceConfig
     phonemiser: Phonemiser
     hop: int = 256
@@ -110,7 +117,8 @@ class PiperSynthesiser:
         self._voice = voice
         self._cache = cache
         self._frontend = voice.frontend.stream()
-        self._decoder = voice.decoder.stream()
+        self._flow = voice.flow.stream()
+        self._vocoder = voice.vocoder.stream()
         self.unknown_phonemes = 0
         """Phonemes the voice has no sound for, left out, since it was made."""
 
@@ -173,17 +181,39 @@ class PiperSynthesiser:
 
     def _decode(self, tokens: Sequence[int], cancel: Cancel) -> Iterator[Samples]:
         voice = self._voice
-        latent = self._frontend.run(
+        made = self._frontend.run(
             {
                 "phonemes": np.array([tokens], dtype=np.int64),
                 "lengths": np.array([len(tokens)], dtype=np.int64),
                 "scales": np.array([voice.noise_scale, voice.length_scale, voice.noise_w], dtype=np.float32),
             }
         )
-        z, mask = latent["latent"], latent["mask"]
-        for start, stop, first, end in voice.plan.cuts(z.shape[2]):
+        hop, margin = voice.hop, voice.plan.vocoder_margin
+        spectral = _Spectral(self._flow, voice.plan, made["latent"], made["mask"])
+        for first, end in voice.plan.chunks(spectral.frames):
             cancel.check()
-            sound: Array = self._decoder.run({"latent": z[:, :, start:stop], "mask": mask[:, :, start:stop]})[
-                "audio"
-            ].reshape(-1)
-            yield sound[(first - start) * voice.hop : (end - start) * voice.hop]
+            start, stop = max(0, first - margin), min(spectral.frames, end + margin)
+            sound: Array = self._vocoder.run({"spectral": spectral.upto(stop)[:, :, start:]})["audio"].reshape(-1)
+            yield sound[(first - start) * hop : (end - start) * hop]
+
+
+class _Spectral:
+    """A sentence's spectral frames, made by the flow as far as they are asked for."""
+
+    def __init__(self, flow: Stream, plan: ChunkPlan, latent: Array, mask: Array) -> None:
+        self._flow, self._plan, self._latent, self._mask = flow, plan, latent, mask
+        self.frames: int = latent.shape[2]
+        self._made = np.empty_like(latent)
+        self._known = 0
+
+    def upto(self, stop: int) -> Array:
+        """Frames 0..stop, shape [1, channels, stop]."""
+        if stop > self._known:
+            margin, known = self._plan.flow_margin, self._known
+            until = min(self.frames, stop + (self._plan.flow_ahead if known else 0))
+            start, end = max(0, known - margin), min(self.frames, until + margin)
+            piece = {"latent": self._latent[:, :, start:end], "mask": self._mask[:, :, start:end]}
+            made = self._flow.run(piece)["spectral"]
+            self._made[:, :, known:until] = made[:, :, known - start : until - start]
+            self._known = until
+        return self._made[:, :, :stop]

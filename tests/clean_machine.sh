@@ -1,0 +1,103 @@
+#!/bin/bash
+# Tries Wren's two commands as a stranger would, in a bare Debian 12 root: make demo twice, as a user with sudo.
+# Needs root, mmdebstrap, and some 2 GB in $TMPDIR. Slow (minutes): it fetches everything anew.
+#   tests/clean_machine.sh [SUITE]       (default: bookworm)
+set -euo pipefail
+repository=$(cd "$(dirname "$0")/.." && pwd)
+suite=${1:-bookworm}
+
+if [ "$(id -u)" != 0 ]; then
+    echo "clean_machine: needs root to make and enter the bare root" >&2
+    exit 1
+fi
+if ! command -v mmdebstrap >/dev/null; then
+    apt-get install -y --no-install-recommends mmdebstrap >/dev/null || { apt-get update >/dev/null && apt-get install -y --no-install-recommends mmdebstrap >/dev/null; }
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/wren-clean.XXXXXX")
+root=$work/root
+cleanup() {
+    for mount in "$root/proc" "$root/dev"; do
+        if mountpoint -q "$mount"; then umount -l "$mount"; fi
+    done
+    rm -rf "$work"
+}
+trap cleanup EXIT
+step() { printf '\n== %s\n' "$*"; }
+
+step "a bare $suite root"
+for attempt in 1 2 3; do
+    # The machine's own package sources, so that mirrors and proxies are the ones set up here.
+    if mmdebstrap --quiet --variant=minbase --include=ca-certificates,make,sudo "$suite" "$root" \
+        < <(cat /etc/apt/sources.list.d/*.sources 2>/dev/null || cat /etc/apt/sources.list); then
+        break
+    fi
+    [ "$attempt" != 3 ] || exit 1
+    rm -rf "$root"
+done
+mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
+# Name resolution, certificates and pip settings are the host's: a stranger's machine has its own.
+cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
+mkdir -p "$root/etc/ssl/certs"
+cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+for file in /etc/pip.conf /etc/xdg/pip/pip.conf; do
+    if [ -f "$file" ]; then mkdir -p "$root$(dirname "$file")" && cp "$file" "$root$file"; fi
+done
+
+chroot "$root" useradd --create-home --shell /bin/bash stranger
+echo 'stranger ALL=(ALL) NOPASSWD: ALL' > "$root/etc/sudoers.d/stranger"
+git -c safe.directory='*' clone --quiet "$repository" "$root/home/stranger/wren"
+chroot "$root" chown -R stranger: /home/stranger/wren
+
+as_stranger() {
+    # pip's own settings from the environment count too (certificates of a mirror, time-outs).
+    chroot "$root" sudo -u stranger -H env -C /home/stranger/wren PATH=/usr/local/bin:/usr/bin:/bin \
+        ${PIP_CERT:+PIP_CERT=/etc/ssl/certs/ca-certificates.crt} ${PIP_DEFAULT_TIMEOUT:+PIP_DEFAULT_TIMEOUT=$PIP_DEFAULT_TIMEOUT} \
+        LANG=C.UTF-8 "$@"
+}
+
+step "make demo, the first time"
+first=$SECONDS
+as_stranger make demo 2>&1 | tee "$work/first.txt"
+first=$((SECONDS - first))
+grep -q 'wake     okay_nabu' "$work/first.txt"
+grep -q 'HassTurnOn' "$work/first.txt"
+grep -q 'Reply written' "$work/first.txt"
+grep -q 'needed: espeak-ng' "$work/first.txt"
+
+step "make demo, the second time"
+second=$SECONDS
+as_stranger make demo >"$work/second.txt" 2>&1 || { cat "$work/second.txt"; exit 1; }
+second=$((SECONDS - second))
+grep -q 'Reply written' "$work/second.txt"
+if grep -q 'needed:\|installing' "$work/second.txt"; then
+    cat "$work/second.txt"
+    echo "clean_machine: the second run installed something again" >&2
+    exit 1
+fi
+
+step "wren doctor"
+as_stranger .venv/bin/wren doctor
+
+step "make run: the page without a sound card"
+as_stranger timeout -s INT 60 make run >"$work/run.txt" 2>&1 &
+runner=$!
+served=
+for _ in $(seq 1 50); do
+    if as_stranger .venv/bin/python -c \
+        'import urllib.request, urllib.error
+try: urllib.request.urlopen("http://127.0.0.1:10380/", timeout=2)
+except urllib.error.HTTPError: pass' 2>/dev/null; then
+        served=yes
+        break
+    fi
+    sleep 1
+done
+cat "$work/run.txt"
+[ -n "$served" ] || { echo "clean_machine: the page was not served" >&2; exit 1; }
+grep -qi 'no microphone\|no sound' "$work/run.txt"
+chroot "$root" pkill -INT -u stranger wren || true
+wait "$runner" || true
+
+printf '\nclean_machine: passed on %s; first run %d s, second run %d s\n' "$suite" "$first" "$second"

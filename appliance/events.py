@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from appliance.intent.types import Understanding
 
 __all__ = [
+    "Announcing",
     "EndpointReached",
     "Event",
     "FirstAudio",
@@ -53,6 +54,14 @@ class ListeningStarted(Event):
     utterance: str
     wake: str | None
     """Wake word that opened it; None for a button, a follow-up or a recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcing(Event):
+    """Something is being said that nobody asked for just now."""
+
+    utterance: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

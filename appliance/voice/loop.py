@@ -19,6 +19,7 @@ from appliance.intent.types import Reply, Understanding
 from appliance.voice.asr.protocol import Hypothesis
 
 __all__ = [
+    "Announce",
     "Cancel",
     "Commit",
     "Committed",
@@ -82,6 +83,14 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
+class Announce:
+    """Something is to be said that nobody asked for just now: a timer, a message. Only when idle; else it changes
+    nothing, and whoever announces tries again."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SpeechResumed:
     """Speech began, or went on after a pause."""
 
@@ -142,7 +151,19 @@ class Stop:
     """Stop whatever is going on, silently."""
 
 
-Signal = Listen | SpeechResumed | LikelyEnd | EndpointFound | Recognised | Matched | Committed | Played | Failed | Stop
+Signal = (
+    Listen
+    | Announce
+    | SpeechResumed
+    | LikelyEnd
+    | EndpointFound
+    | Recognised
+    | Matched
+    | Committed
+    | Played
+    | Failed
+    | Stop
+)
 
 # ---- effects: what is to be done
 
@@ -214,7 +235,7 @@ _Result = tuple[LoopState, tuple[Effect, ...]]
 _NO_SPEECH: Final = "no-speech"
 
 
-def step(state: LoopState, signal: Signal) -> _Result:
+def step(state: LoopState, signal: Signal) -> _Result:  # noqa: PLR0912 - a case a transition
     """One transition. Signals that do not fit the phase, or carry an old generation, change nothing."""
     if isinstance(signal, Recognised | Matched | Committed | Played | Failed) and signal.generation != state.generation:
         return state, ()
@@ -222,6 +243,9 @@ def step(state: LoopState, signal: Signal) -> _Result:
     match state.phase, signal:
         case _, Listen() as listen:
             result = _listen(state, listen)
+        case Phase.IDLE, Announce() as announce:
+            speaking = LoopState(Phase.SPEAKING, state.generation + 1)
+            result = speaking, (Speak(speaking.generation, announce.text),)
         case Phase.IDLE, _:
             pass
         case _, Stop():

@@ -7,22 +7,34 @@ runner's worker and comes back as a message. A fault ends the utterance, never t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from appliance import events
-from appliance.audio.frame import RATE_HZ, Frame, Samples, level_dbfs
+from appliance.audio.frame import RATE_HZ, Frame, level_dbfs
 from appliance.audio.ring import PreRoll
 from appliance.errors import ApplianceError
 from appliance.events import Listener
-from appliance.intent.types import Reply, Understanding, UtteranceId
+from appliance.intent.types import UtteranceId
 from appliance.voice import loop
-from appliance.voice.asr.protocol import Cancel, Cancelled, Recogniser
-from appliance.voice.endpoint import EndpointStrategy, Evidence, Verdict
+from appliance.voice.asr.protocol import Cancel, Cancelled
+from appliance.voice.endpoint import Evidence, Verdict
 from appliance.voice.loop import LoopState, Phase
-from appliance.voice.vad import SpeechGate, SpeechState, VadWindow, VoiceActivity
-from appliance.voice.wake import WakeDetector
+from appliance.voice.parts import (
+    ChunkMade,
+    Fault,
+    Message,
+    PartialMade,
+    Player,
+    Post,
+    Runner,
+    SessionParts,
+    SessionSettings,
+    SpeechMade,
+    Synthesiser,
+    Thinker,
+)
+from appliance.voice.vad import SpeechGate, SpeechState, VadWindow
 from models.errors import ModelsError
 
 __all__ = [
@@ -38,131 +50,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class _PartialMade:
-    generation: int
-    text: str
-    started_s: float
-    cost_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _ChunkMade:
-    generation: int
-    samples: Samples
-
-
-@dataclass(frozen=True, slots=True)
-class _SpeechMade:
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    generation: int
-    stage: str
-    code: str
-    message: str
-
-
-Message = loop.Signal | _PartialMade | _ChunkMade | _SpeechMade | _Fault
-Post = Callable[[Message], None]
-"""Hands a message to the session; may be called from any thread."""
-
-
-class Synthesiser(Protocol):
-    """Text to sound."""
-
-    @property
-    def rate_hz(self) -> int:
-        """Rate of the sound."""
-        ...
-
-    def stream(self, text: str, cancel: Cancel) -> Iterator[Samples]:
-        """Speak chunk by chunk."""
-        ...
-
-
-class Thinker(Protocol):
-    """Text to meaning to deed."""
-
-    def match(self, text: str, area: str | None = None) -> Understanding:
-        """What a text means; no side effect."""
-        ...
-
-    def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
-        """Carry it out, once per key. May take its time: it is called on the session's worker."""
-        ...
-
-
-class Player(Protocol):
-    """Where the reply sounds. Called by the session's thread only."""
-
-    def begin(self, generation: int, rate_hz: int) -> None:
-        """A reply starts with the next `write`."""
-        ...
-
-    def write(self, samples: Samples) -> None:
-        """The next piece of it, [n] float32."""
-        ...
-
-    def finish(self) -> None:
-        """No more pieces; `Played` is posted when the last sample has been played."""
-        ...
-
-    def stop(self) -> None:
-        """Silence at once; nothing is posted."""
-        ...
-
-
-class Runner(Protocol):
-    """What gives a session its time and its worker."""
-
-    def now(self) -> float:
-        """Seconds on the session's clock."""
-        ...
-
-    def submit(self, work: Callable[[Post], None]) -> None:
-        """Run long work beside the session, in order."""
-        ...
-
-    def post(self, message: Message) -> None:
-        """Put a message behind those that wait."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SessionParts:
-    """The session's own streams, and what it shares."""
-
-    wake: WakeDetector | None
-    """None: no wake word, `listen` starts an utterance."""
-    vad: VoiceActivity
-    recogniser: Recogniser
-    endpoint: EndpointStrategy
-    thinker: Thinker
-    synthesiser: Synthesiser
-    player: Player
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSettings:
-    """How a session listens."""
-
-    area: str | None = None
-    """Area of this microphone."""
-    pre_roll_s: float = 0.4
-    """Sound before the first sure speech that the recogniser hears too: soft consonants start early."""
-    wake_overlap_s: float = 0.35
-    """The wake word may fire late, when the command has begun: look back this far for the gap between them."""
-    partial_every_s: float = 0.6
-    """New speech before the text so far is worth recognising again."""
-    partial_share: float = 0.3
-    """Partials take at most this share of one core."""
-    partial_until_s: float = 12.0
-    """Longer utterances get no more partials: recognising them takes longer than people wait for one."""
-
-
 _RING_S: Final = 2.0
 _GAP_FRAMES: Final = 2
 
@@ -176,13 +63,13 @@ class Session:
         parts: SessionParts,
         runner: Runner,
         emit: Listener,
-        settings: SessionSettings = SessionSettings(),
+        settings: SessionSettings | None = None,
     ) -> None:
         self.name = name
         self._parts = parts
         self._runner = runner
         self._emit = emit
-        self._settings = settings
+        self._settings = settings or SessionSettings()
         self._gate = SpeechGate()
         self._ring = PreRoll(_RING_S)
         self._state = LoopState()
@@ -195,6 +82,7 @@ class Session:
         self._partial_cancel: Cancel | None = None
         self._next_partial_s = 0.0
         self._playing = False
+        self._announced = False
 
     @property
     def phase(self) -> Phase:
@@ -204,6 +92,16 @@ class Session:
     def listen(self) -> None:
         """Start an utterance without a wake word."""
         self._step(loop.Listen())
+
+    def announce(self, text: str) -> bool:
+        """Say a text outside any utterance, if idle; False where the session is busy (try again later)."""
+        if self._state.phase is not Phase.IDLE or not text.strip():
+            return False
+        self._utterance = self._new_utterance()
+        self._emit(events.Announcing(self._runner.now(), self.name, self._utterance, text))
+        self._announced = True
+        self._step(loop.Announce(text))
+        return True
 
     def stop(self) -> None:
         """End whatever is going on, silently."""
@@ -224,18 +122,18 @@ class Session:
 
     def deliver(self, message: Message) -> None:
         """Take a result of earlier work."""
-        if isinstance(message, _PartialMade):
+        if isinstance(message, PartialMade):
             if message.generation == self._state.generation and self._state.phase is Phase.LISTENING and message.text:
                 self._emit(events.PartialText(self._runner.now(), self.name, self._utterance, message.text))
-        elif isinstance(message, _ChunkMade):
+        elif isinstance(message, ChunkMade):
             self._play(message)
-        elif isinstance(message, _SpeechMade):
+        elif isinstance(message, SpeechMade):
             if message.generation == self._state.generation:
                 if self._playing:
                     self._parts.player.finish()
                 else:
                     self._step(loop.Played(message.generation))
-        elif isinstance(message, _Fault):
+        elif isinstance(message, Fault):
             if message.generation == self._state.generation:
                 fault = (message.stage, message.code, message.message)
                 self._emit(events.SessionFault(self._runner.now(), self.name, self._utterance, *fault))
@@ -306,11 +204,11 @@ class Session:
             except (Cancelled, ApplianceError, ModelsError):
                 pass  # a partial is a courtesy: the recognition that counts will report the same fault
             finally:
-                post(_PartialMade(generation, text, started_s, self._runner.now() - started_s))
+                post(PartialMade(generation, text, started_s, self._runner.now() - started_s))
 
         self._runner.submit(work)
 
-    def _partial_made(self, made: _PartialMade) -> None:
+    def _partial_made(self, made: PartialMade) -> None:
         settings = self._settings
         self._partial_cancel = None
         self._next_partial_s = made.started_s + max(settings.partial_every_s, made.cost_s / settings.partial_share)
@@ -344,7 +242,7 @@ class Session:
                 self._finish(effect)
 
     def _start(self, effect: loop.Start) -> None:
-        self._utterance = UtteranceId(f"{self.name}-{uuid.uuid4().hex[:12]}")
+        self._utterance = self._new_utterance()
         self._started_s = self._runner.now()
         # Without a wake word, what was said just before the button was pressed belongs to the utterance.
         self._earliest_s = self._started_s - self._settings.pre_roll_s
@@ -353,6 +251,9 @@ class Session:
         self._rearm()
         self._parts.endpoint.reset()
         self._emit(events.ListeningStarted(self._started_s, self.name, self._utterance, effect.wake))
+
+    def _new_utterance(self) -> UtteranceId:
+        return UtteranceId(f"{self.name}-{uuid.uuid4().hex[:12]}")
 
     def _rearm(self) -> None:
         self._hearing = False
@@ -396,12 +297,12 @@ class Session:
         def work(post: Post) -> None:
             with _faults(post, generation, "speak"):
                 for chunk in synthesiser.stream(effect.text, cancel):
-                    post(_ChunkMade(generation, chunk))
-                post(_SpeechMade(generation))
+                    post(ChunkMade(generation, chunk))
+                post(SpeechMade(generation))
 
         self._runner.submit(work)
 
-    def _play(self, message: _ChunkMade) -> None:
+    def _play(self, message: ChunkMade) -> None:
         if message.generation != self._state.generation or self._state.phase is not Phase.SPEAKING:
             return
         if not self._playing:
@@ -429,7 +330,11 @@ class Session:
             self._emit(events.PlaybackEnded(self._runner.now(), self.name, self._utterance, stopped=False))
         self._hearing = False
         self._cancels.clear()
+        announced, self._announced = self._announced, False
         self._emit(events.UtteranceEnded(self._runner.now(), self.name, self._utterance, effect.outcome))
+        if effect.outcome == "answered" and self._settings.follow_up and not announced:
+            # As a message: the transition that finished this utterance is still being carried out.
+            self._runner.post(loop.Listen())
 
     def _report(self, signal: loop.Signal) -> None:
         """Tell listeners of results that still count, before the loop goes on from them."""
@@ -473,7 +378,7 @@ class _faults:
         if not isinstance(error, Exception):
             return False
         code = error.code if isinstance(error, ApplianceError | ModelsError) else "internal"
-        self._post(_Fault(self._generation, self._stage, code, str(error) or type(error).__name__))
+        self._post(Fault(self._generation, self._stage, code, str(error) or type(error).__name__))
         return True
 
 

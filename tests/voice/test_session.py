@@ -21,7 +21,7 @@ from tests.fakes import FakeRecogniser, FakeSynthesiser, FakeThinker, FakeVadEng
 class Bench:
     """A session, its fakes, and everything it told."""
 
-    def __init__(self, runner: Runner, player: SimulatedPlayer | None = None) -> None:
+    def __init__(self, runner: Runner, player: SimulatedPlayer | None = None, follow_up: bool = False) -> None:
         self.recogniser, self.thinker, self.synthesiser = FakeRecogniser(), FakeThinker(), FakeSynthesiser()
         self.told: list[events.Event] = []
         self.player = player
@@ -34,7 +34,8 @@ class Bench:
             synthesiser=self.synthesiser,
             player=player,  # type: ignore[arg-type]
         )
-        self.session = Session("test", parts, runner, self.told.append, SessionSettings(partial_every_s=0.3))
+        settings = SessionSettings(partial_every_s=0.3, follow_up=follow_up)
+        self.session = Session("test", parts, runner, self.told.append, settings)
 
     def kinds(self) -> list[str]:
         return [type(event).__name__ for event in self.told]
@@ -188,6 +189,35 @@ def test_slow_compute_delays_results_but_loses_nothing(simulated: tuple[Simulate
     recognised = [e for e in bench.told if isinstance(e, events.TextRecognised)]
     assert recognised[-1].time_s - 1.2 > 0.28
     assert bench.told[-1].outcome == "answered"
+
+
+def test_an_announcement_is_said_when_idle_and_refused_when_busy(simulated: tuple[SimulatedRunner, Bench]) -> None:
+    runner, bench = simulated
+    said: list[bool] = []
+    runner.call(lambda: said.append(bench.session.announce("the pizza timer is done")))
+    runner.call(lambda: said.append(bench.session.announce("another one")))
+    runner.drain()
+    assert said == [True, False]
+    assert bench.kinds() == ["Announcing", "FirstAudio", "PlaybackEnded", "UtteranceEnded"]
+    assert bench.session.phase is Phase.IDLE
+    runner.call(lambda: said.append(bench.session.announce("  ")))
+    assert said[-1] is False
+
+
+def test_a_follow_up_is_listened_for_once_and_not_after_an_announcement() -> None:
+    runner = SimulatedRunner()
+    bench = Bench(runner, SimulatedPlayer(runner), follow_up=True)
+    runner.attach(bench.session)
+    runner.call(bench.session.listen)
+    _hear(runner, frames(speech(0.6), silence(3.0)))
+    assert bench.kinds().count("ListeningStarted") == 2
+    assert bench.session.phase is Phase.LISTENING
+    later = [Frame(f.samples, f.time_s + 3.6, f.seq + 360) for f in frames(silence(7.0))]
+    _hear(runner, later)
+    assert bench.told[-1].outcome == "nothing-heard"
+    runner.call(lambda: bench.session.announce("dinner"))
+    runner.drain()
+    assert bench.kinds().count("ListeningStarted") == 2
 
 
 def test_the_live_runner_does_the_same_on_threads() -> None:

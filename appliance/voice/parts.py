@@ -1,0 +1,165 @@
+"""What a session is made of and given: the protocols of its parts, its settings, the messages that come back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from appliance.audio.frame import Samples
+from appliance.intent.types import Reply, Understanding, UtteranceId
+from appliance.voice import loop
+from appliance.voice.asr.protocol import Cancel, Recogniser
+from appliance.voice.endpoint import EndpointStrategy
+from appliance.voice.vad import VoiceActivity
+from appliance.voice.wake import WakeDetector
+
+__all__ = [
+    "ChunkMade",
+    "Fault",
+    "Message",
+    "PartialMade",
+    "Player",
+    "Post",
+    "Runner",
+    "SessionParts",
+    "SessionSettings",
+    "SpeechMade",
+    "Synthesiser",
+    "Thinker",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PartialMade:
+    """A partial recognition is done, and what it cost."""
+
+    generation: int
+    text: str
+    started_s: float
+    cost_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMade:
+    """The next piece of a reply, [n] float32."""
+
+    generation: int
+    samples: Samples
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechMade:
+    """No more pieces of the reply."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A stage failed."""
+
+    generation: int
+    stage: str
+    code: str
+    message: str
+
+
+Message = loop.Signal | PartialMade | ChunkMade | SpeechMade | Fault
+Post = Callable[[Message], None]
+"""Hands a message to the session; may be called from any thread."""
+
+
+class Synthesiser(Protocol):
+    """Text to sound."""
+
+    @property
+    def rate_hz(self) -> int:
+        """Rate of the sound."""
+        ...
+
+    def stream(self, text: str, cancel: Cancel) -> Iterator[Samples]:
+        """Speak chunk by chunk."""
+        ...
+
+
+class Thinker(Protocol):
+    """Text to meaning to deed."""
+
+    def match(self, text: str, area: str | None = None) -> Understanding:
+        """What a text means; no side effect."""
+        ...
+
+    def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
+        """Carry it out, once per key. May take its time: it is called on the session's worker."""
+        ...
+
+
+class Player(Protocol):
+    """Where the reply sounds. Called by the session's thread only."""
+
+    def begin(self, generation: int, rate_hz: int) -> None:
+        """A reply starts with the next `write`."""
+        ...
+
+    def write(self, samples: Samples) -> None:
+        """The next piece of it, [n] float32."""
+        ...
+
+    def finish(self) -> None:
+        """No more pieces; `Played` is posted when the last sample has been played."""
+        ...
+
+    def stop(self) -> None:
+        """Silence at once; nothing is posted."""
+        ...
+
+
+class Runner(Protocol):
+    """What gives a session its time and its worker."""
+
+    def now(self) -> float:
+        """Seconds on the session's clock."""
+        ...
+
+    def submit(self, work: Callable[[Post], None]) -> None:
+        """Run long work beside the session, in order."""
+        ...
+
+    def post(self, message: Message) -> None:
+        """Put a message behind those that wait."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionParts:
+    """The session's own streams, and what it shares."""
+
+    wake: WakeDetector | None
+    """None: no wake word, `listen` starts an utterance."""
+    vad: VoiceActivity
+    recogniser: Recogniser
+    endpoint: EndpointStrategy
+    thinker: Thinker
+    synthesiser: Synthesiser
+    player: Player
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """How a session listens."""
+
+    area: str | None = None
+    """Area of this microphone."""
+    pre_roll_s: float = 0.4
+    """Sound before the first sure speech that the recogniser hears too: soft consonants start early."""
+    wake_overlap_s: float = 0.35
+    """The wake word may fire late, when the command has begun: look back this far for the gap between them."""
+    follow_up: bool = False
+    """After an answer, listen once more without a wake word."""
+    partial_every_s: float = 0.6
+    """New speech before the text so far is worth recognising again."""
+    partial_share: float = 0.3
+    """Partials take at most this share of one core."""
+    partial_until_s: float = 12.0
+    """Longer utterances get no more partials: recognising them takes longer than people wait for one."""

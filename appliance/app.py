@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from appliance.events import Listener
 from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.tokenizer import Tokenizer
-from appliance.voice.endpoint import EndpointStrategy, SilenceEndpoint
+from appliance.voice.endpoint import SilenceEndpoint, SilenceSettings
 from appliance.voice.session import Player, Runner, Session, SessionParts, SessionSettings
 from appliance.voice.tts.cache import ReplyCache
 from appliance.voice.tts.phonemes import EspeakPhonemiser
@@ -25,6 +24,7 @@ from models.convert import prepare
 
 if TYPE_CHECKING:
     from appliance.intent.assistant import Assistant
+    from appliance.intent.skills.timers import Timer
     from appliance.intent.types import Home, Reply, Understanding, UtteranceId
     from models.engines.base import Engine
 
@@ -47,6 +47,9 @@ class WrenSettings:
     """Area of the microphone; None takes the home file's `satellite_area`."""
     wake: WakeSettings = field(default_factory=WakeSettings)
     session: SessionSettings = field(default_factory=SessionSettings)
+    silence: SilenceSettings = field(default_factory=SilenceSettings)
+    length_scale: float = 1.0
+    """Pace of the voice: above 1 is slower."""
     threads: int = 1
     """Threads of each engine. One: on two cores the second is worth more to the session's own thread."""
 
@@ -80,6 +83,11 @@ class SharedAssistant:
         with self._lock:
             return asyncio.run(self._assistant.commit(understanding, key))
 
+    def tick(self) -> list[tuple[Timer, Reply | None]]:
+        """See `Assistant.tick`: timers that have ended since the last call."""
+        with self._lock:
+            return asyncio.run(self._assistant.tick())
+
 
 class Wren:
     """Everything that sessions share: engines with their weights, the home, the voice and its cache."""
@@ -105,7 +113,7 @@ class Wren:
                 # One after the other: two downloads would fight for the line and for the terminal's last row.
                 for pack in (TTS_PACK,) if voice_only else (TTS_PACK, ASR_PACK, VAD_PACK):
                     store.ensure(pack, progress)
-            voice = pool.submit(_open_voice, store, progress, settings.threads)
+            voice = pool.submit(_open_voice, store, progress, settings)
             if voice_only:
                 return cls(settings, store, None, voice.result())
             assistant = pool.submit(open_assistant, settings)
@@ -155,23 +163,14 @@ class Wren:
         """Area of the microphone."""
         return self._need().area
 
-    def session(
-        self,
-        name: str,
-        runner: Runner,
-        player: Player,
-        emit: Listener,
-        *,
-        wake: bool = True,
-        endpoint: Callable[[], EndpointStrategy] = SilenceEndpoint,
-    ) -> Session:
+    def session(self, name: str, runner: Runner, player: Player, emit: Listener, *, wake: bool = True) -> Session:
         """A new conversation; without `wake` it hears only after `Session.listen`."""
         engines = self._need()
         parts = SessionParts(
             wake=WakeDetector(self.settings.wake) if wake else None,
             vad=self.voice_activity(),
             recogniser=self.recogniser(),
-            endpoint=endpoint(),
+            endpoint=SilenceEndpoint(self.settings.silence),
             thinker=engines.assistant,
             synthesiser=self.synthesiser(),
             player=player,
@@ -213,7 +212,7 @@ def _open_vad(store: Store) -> tuple[Engine, VadTensors]:
     return OrtCpuEngine(pack.path("silero_vad.onnx"), pack.pack.state_tensors("vad"), threads=1), VadTensors()
 
 
-def _open_voice(store: Store, progress: Progress, threads: int) -> PiperVoice:
+def _open_voice(store: Store, progress: Progress, settings: WrenSettings) -> PiperVoice:
     from models.engines.onnx_cpu import OrtCpuEngine
 
     pack = store.open(TTS_PACK)
@@ -224,11 +223,12 @@ def _open_voice(store: Store, progress: Progress, threads: int) -> PiperVoice:
     return PiperVoice(
         name=TTS_PACK,
         digest=pack.pack.digest,
-        frontend=OrtCpuEngine(artefact.path("frontend", "fp32"), threads=threads),
-        flow=OrtCpuEngine(artefact.path("flow", "fp32"), threads=threads),
-        vocoder=OrtCpuEngine(artefact.path("vocoder", "fp32"), threads=threads),
+        frontend=OrtCpuEngine(artefact.path("frontend", "fp32"), threads=settings.threads),
+        flow=OrtCpuEngine(artefact.path("flow", "fp32"), threads=settings.threads),
+        vocoder=OrtCpuEngine(artefact.path("vocoder", "fp32"), threads=settings.threads),
         config=config,
         phonemiser=EspeakPhonemiser(config.espeak_voice),
         hop=parameters.hop_samples,
+        length_scale=settings.length_scale,
         plan=ChunkPlan(int(margins["flow_margin_frames"]), int(margins["vocoder_margin_frames"])),
     )

@@ -178,7 +178,7 @@ def _hear_live(
         players.append(_PacedPlayer(runner))
         return wren.session("recording", runner, players[0], emit, wake=wake)
 
-    runner = LiveRunner(make)
+    runner = LiveRunner(make, epoch_s=time.monotonic())
     session = runner.session
     try:
         for frame, tail in frames:

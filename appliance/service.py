@@ -15,13 +15,17 @@ from appliance.errors import ApplianceError
 from appliance.hub import Hub
 from appliance.intent.types import Reply, UtteranceId
 from appliance.telemetry.trace import TraceRecorder, UtteranceTrace
+from appliance.voice.loop import Phase
 from appliance.voice.runner import LiveRunner
 from appliance.voice.session import Player, Session
 
-__all__ = ["Service", "SessionLimitError"]
+__all__ = ["LOCAL", "Service", "SessionLimitError"]
 
 MAX_SESSIONS: Final = 8
 """Each takes two threads and some 10 MB; more microphones than this belong on more than one appliance."""
+
+LOCAL: Final = "local"
+"""Name of the session of the machine's own microphone and speaker."""
 
 MakePlayer = Callable[[LiveRunner], Player]
 
@@ -46,6 +50,8 @@ class Service:
 
     def open_session(self, kind: str, player: MakePlayer, *, wake: bool) -> LiveRunner:
         """A new conversation (`kind` becomes the start of its name); close it with `close_session`.
+
+        Its clock is the monotonic one: frames pushed into it carry monotonic times.
 
         Raises `SessionLimitError`.
         """
@@ -80,6 +86,21 @@ class Service:
         """Understand and act on a typed text, as if it had been spoken; the reply is returned, not spoken. Blocks."""
         understanding = self.wren.assistant.match(text, self.wren.area)
         return self.wren.assistant.commit(understanding, UtteranceId(f"text-{uuid.uuid4().hex[:12]}"))
+
+    def announce(self, text: str) -> bool:
+        """Say something on the machine's own speaker, or, where it has none, in every open page.
+
+        False where everybody is busy or nobody is there: try again.
+        """
+        with self._lock:
+            runners = dict(self._sessions)
+        local = runners.get(LOCAL)
+        said = False
+        for runner in [local] if local is not None else runners.values():
+            if runner.session.phase is Phase.IDLE:
+                runner.call(lambda session=runner.session: session.announce(text))  # type: ignore[misc]
+                said = True
+        return said
 
     def close(self) -> None:
         """End every conversation."""

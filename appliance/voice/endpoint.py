@@ -42,6 +42,8 @@ class Evidence:
     """Since the last speech sample; 0 while speaking."""
     understood: bool | None
     """Whether what was said up to this silence means something here; None while not yet known."""
+    no_speech_s: float | None = None
+    """How long to wait for somebody to speak, where it is not the strategy's own time (a follow-up waits less)."""
 
 
 class EndpointStrategy(Protocol):
@@ -82,7 +84,8 @@ class SilenceEndpoint:
         """Judge this moment by silence and by whether the sentence so far is understood."""
         settings = self._settings
         if evidence.speech_s == 0.0:
-            waited = evidence.listening_s >= settings.no_speech_s
+            patience_s = settings.no_speech_s if evidence.no_speech_s is None else evidence.no_speech_s
+            waited = evidence.listening_s >= patience_s
             return Decision(Verdict.END, "no-speech") if waited else Decision(Verdict.WAIT)
         if evidence.listening_s >= settings.too_long_s:
             return Decision(Verdict.END, "too-long")

@@ -157,6 +157,8 @@ class SessionSettings:
     """The wake word may fire late, when the command has begun: look back this far for the gap between them."""
     follow_up: bool = False
     """After an answer, listen once more without a wake word."""
+    follow_up_s: float = 5.0
+    """How long to wait for a follow-up to begin."""
     partial_every_s: float = 0.6
     """New speech before the text so far is worth recognising again."""
     partial_share: float = 0.3

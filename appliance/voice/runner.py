@@ -168,8 +168,9 @@ class LiveRunner:
     MAX_MESSAGES: Final = 256
     MAX_WORK: Final = 64
 
-    def __init__(self, session_of: Callable[[LiveRunner], Session], *, start_s: float = 0.0) -> None:
-        self._epoch_s = time.monotonic() - start_s
+    def __init__(self, session_of: Callable[[LiveRunner], Session], *, epoch_s: float = 0.0) -> None:
+        """`epoch_s` is the monotonic time that counts as 0; frames pushed must carry times on the same clock."""
+        self._epoch_s = epoch_s
         self._frames: deque[Frame] = deque(maxlen=self.MAX_FRAMES)
         self._messages: queue.Queue[Message] = queue.Queue(self.MAX_MESSAGES)
         self._work: queue.Queue[Callable[[Post], None] | None] = queue.Queue(self.MAX_WORK)
@@ -192,7 +193,7 @@ class LiveRunner:
         return self._session
 
     def now(self) -> float:
-        """Monotonic seconds since the runner was made."""
+        """Monotonic seconds since the epoch."""
         return time.monotonic() - self._epoch_s
 
     def push(self, frame: Frame) -> None:

@@ -83,6 +83,7 @@ class Session:
         self._next_partial_s = 0.0
         self._playing = False
         self._announced = False
+        self._follow_up_due = self._following_up = False
 
     @property
     def phase(self) -> Phase:
@@ -176,6 +177,7 @@ class Session:
             speech_s=speech.speech_s,
             silence_s=speech.silence_s,
             understood=None if understanding is None else understanding.intent is not None,
+            no_speech_s=self._settings.follow_up_s if self._following_up else None,
         )
         decision = self._parts.endpoint.decide(evidence)
         if decision.verdict is Verdict.LIKELY:
@@ -243,6 +245,7 @@ class Session:
 
     def _start(self, effect: loop.Start) -> None:
         self._utterance = self._new_utterance()
+        self._following_up, self._follow_up_due = self._follow_up_due, False
         self._started_s = self._runner.now()
         # Without a wake word, what was said just before the button was pressed belongs to the utterance.
         self._earliest_s = self._started_s - self._settings.pre_roll_s
@@ -334,6 +337,7 @@ class Session:
         self._emit(events.UtteranceEnded(self._runner.now(), self.name, self._utterance, effect.outcome))
         if effect.outcome == "answered" and self._settings.follow_up and not announced:
             # As a message: the transition that finished this utterance is still being carried out.
+            self._follow_up_due = True
             self._runner.post(loop.Listen())
 
     def _report(self, signal: loop.Signal) -> None:

@@ -1,0 +1,191 @@
+"""`wren run`: the appliance as a whole, from start to clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from appliance import events
+from appliance.app import Wren, WrenSettings
+from appliance.audio.capture import Microphone
+from appliance.audio.keeper import DeviceState
+from appliance.audio.playback import DevicePlayer, PlayerSettings
+from appliance.audio.sounds import Sound
+from appliance.events import Event
+from appliance.service import LOCAL, Service
+from appliance.settings import Settings
+from appliance.voice import loop
+from appliance.voice.endpoint import SilenceSettings
+from appliance.voice.parts import SessionSettings
+from appliance.voice.runner import LiveRunner
+from appliance.voice.wake import WakeSettings
+from appliance.web import MachineState, serve
+from models import Progress
+
+__all__ = ["LocalAudio", "run", "wren_settings"]
+
+_LOG = logging.getLogger(__name__)
+
+TICK_S: Final = 0.25
+MAX_WAITING: Final = 20
+"""Announcements that wait for a quiet moment; beyond it the oldest is dropped, and that is logged."""
+DEFAULT_BLOCK: Final = 256
+"""Sample frames of a device buffer where none is set: not the shortest, but steady on slow machines too."""
+
+Say = Callable[[str], None]
+
+
+def wren_settings(settings: Settings) -> WrenSettings:
+    """What the parts take of the settings file."""
+    listening, wake = settings.listening, settings.wake
+    return WrenSettings(
+        home_file=settings.home_file,
+        area=settings.area,
+        wake=WakeSettings(wake.words, wake.threshold, wake.refractory_s),
+        session=SessionSettings(follow_up=listening.follow_up, follow_up_s=listening.follow_up_s),
+        silence=SilenceSettings(
+            understood_s=listening.understood_s,
+            not_understood_s=listening.not_understood_s,
+            no_speech_s=listening.no_speech_s,
+        ),
+        length_scale=settings.voice.length_scale,
+    )
+
+
+class LocalAudio:
+    """The machine's own microphone and speaker, and the session between them.
+
+    Either may be absent, be unplugged and come back; the page says so meanwhile. Muting closes the microphone.
+    """
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        audio = settings.audio
+        block = DEFAULT_BLOCK if audio.buffer_frames == "auto" else audio.buffer_frames
+        self._sounds = audio.acknowledgement_sounds
+        self._service = service
+        self._lock = threading.Lock()
+        self._muted = False
+        self._states: dict[str, DeviceState] = {}
+        player_settings = PlayerSettings(
+            volume=float(audio.volume_percent), block=block, lead_in_s=audio.lead_in_ms / 1000.0
+        )
+        players: list[DevicePlayer] = []
+
+        def player(runner: LiveRunner) -> DevicePlayer:
+            def played(generation: int) -> None:
+                runner.post(loop.Played(generation))
+
+            players.append(DevicePlayer(audio.speaker, played, self._on_state, settings=player_settings))
+            return players[0]
+
+        self._runner = service.open_session(LOCAL, player, wake=True)
+        self._player = players[0]
+        self._microphone = Microphone(audio.microphone, self._runner.push, self._on_state, block=block)
+        self._unsubscribe = service.hub.subscribe(self._acknowledge)
+
+    def start(self) -> None:
+        """Open both; returns at once."""
+        self._player.start()
+        self._microphone.start()
+
+    def close(self) -> None:
+        """Let go of both."""
+        self._unsubscribe()
+        self._microphone.close()
+        self._service.close_session(self._runner)
+        self._player.close()
+
+    def mute(self, muted: bool) -> None:
+        """Close the microphone for good, or open it again."""
+        with self._lock:
+            if muted and not self._muted:
+                self._microphone.close()
+                self._runner.call(self._runner.session.stop)
+            elif not muted and self._muted:
+                self._microphone.start()
+            self._muted = muted
+
+    def state(self) -> MachineState:
+        """What the page and `doctor` show."""
+        microphone, speaker = self._states.get("microphone"), self._states.get("speaker")
+        degraded = []
+        for state in (microphone, speaker):
+            if state is not None and state.phase == "lost":
+                degraded.append(state.reason)
+        dropped = self._runner.dropped_frames
+        if dropped:
+            degraded.append(f"{dropped} frames of sound were lost: this machine is too slow or too busy")
+        if self._muted:
+            return MachineState("muted", tuple(degraded))
+        running = microphone is not None and microphone.phase == "running"
+        return MachineState("live" if running else "absent", tuple(degraded))
+
+    def _on_state(self, state: DeviceState) -> None:
+        before = self._states.get(state.kind)
+        self._states[state.kind] = state
+        if state.phase == "running":
+            _LOG.info("%s %s is open", state.kind, state.name)
+        elif state.phase == "lost" and (before is None or before.reason != state.reason):
+            # Once per reason: a machine without sound card tries again and again.
+            _LOG.warning("no %s: %s", state.kind, state.reason)
+
+    def _acknowledge(self, event: Event) -> None:
+        if event.session != LOCAL:
+            return
+        if isinstance(event, events.UtteranceEnded) and event.outcome == "failed":
+            self._player.play_sound(Sound.ERROR)
+        elif self._sounds and isinstance(event, events.WakeHeard):
+            self._player.play_sound(Sound.WAKE)
+
+
+async def run(settings: Settings, progress: Progress, say: Say) -> None:
+    """Start everything, serve until SIGINT or SIGTERM, stop cleanly. `say` gets lines for the person who started it.
+
+    Raises `ApplianceError`, `ModelsError`.
+    """
+    stop = asyncio.Event()
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        running.add_signal_handler(number, stop.set)
+    wren = await asyncio.to_thread(Wren.open, wren_settings(settings), progress)
+    service = Service(wren)
+    local = LocalAudio(service, settings)
+    timers = asyncio.create_task(_watch_timers(service))
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            if settings.web.enabled:
+                server = await stack.enter_async_context(serve(service, settings, local.state))
+                say(f"Wren's page: {server.link}")
+            local.start()
+            say(f"Say “{settings.wake.words[0].replace('_', ' ')}” and a command; Ctrl-C ends Wren.")
+            await stop.wait()
+            say("Wren is stopping.")
+    finally:
+        timers.cancel()
+        await asyncio.to_thread(local.close)
+        service.close()
+        wren.close()
+
+
+async def _watch_timers(service: Service) -> None:
+    """Say it when a timer ends; what cannot be said at once waits for a quiet moment."""
+    waiting: deque[str] = deque(maxlen=MAX_WAITING)
+    while True:
+        for timer, reply in await asyncio.to_thread(service.wren.assistant.tick):
+            if len(waiting) == MAX_WAITING:
+                _LOG.warning("too many announcements wait; the oldest is dropped")
+            waiting.append(reply.text if reply is not None else _timer_text(timer.name))
+        while waiting and service.announce(waiting[0]):
+            waiting.popleft()
+            break
+        await asyncio.sleep(TICK_S)
+
+
+def _timer_text(name: str | None) -> str:
+    return f"Your {name} timer is done." if name else "Your timer is done."

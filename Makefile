@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TSTAMP := $(VENV)/.installed-test
 
-.PHONY: help setup setup-test run demo test test-slow check bench clean lock
+.PHONY: help setup setup-test peers run demo test test-slow check bench clean lock
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## ?/\t/' | expand -t 14
@@ -15,6 +15,9 @@ setup: $(STAMP)  ## system packages, environment, model packs
 	@$(BIN)/wren models fetch
 
 setup-test: $(TSTAMP) setup
+
+peers: setup-test ## the real peers that tests talk to: a sound server, a browser
+	@tools/packages tools/test-packages.txt
 
 run: setup       ## start Wren
 	@$(BIN)/wren run
@@ -25,7 +28,7 @@ demo: setup      ## speak a command through the whole loop and print the timelin
 test: setup-test ## the tests
 	@$(BIN)/pytest
 
-test-slow: setup-test ## the slow tests: a bare Debian root among them
+test-slow: peers ## the slow tests: a bare Debian root among them
 	@$(BIN)/pytest -m slow --override-ini addopts= -q tests
 	@tests/clean_machine.sh
 
@@ -44,7 +47,7 @@ clean:           ## remove the environment and caches; model packs stay (wren mo
 lock:            ## pin every dependency anew, with hashes (needs network)
 	@tools/lock "$(PYTHON)"
 
-$(STAMP): requirements/run.txt pyproject.toml tools/setup tools/packages.txt
+$(STAMP): requirements/run.txt pyproject.toml tools/setup tools/packages tools/packages.txt
 	@tools/setup "$(PYTHON)" $(VENV) requirements/run.txt
 	@touch $@
 

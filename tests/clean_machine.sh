@@ -41,8 +41,8 @@ mount --bind /dev "$root/dev"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 mkdir -p "$root/etc/ssl/certs"
 cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-for file in /etc/pip.conf /etc/xdg/pip/pip.conf; do
-    if [ -f "$file" ]; then mkdir -p "$root$(dirname "$file")" && cp "$file" "$root$file"; fi
+for place in /etc/pip.conf /etc/xdg/pip; do
+    if [ -e "$place" ]; then mkdir -p "$root$(dirname "$place")" && cp -rL "$place" "$root$place"; fi
 done
 
 chroot "$root" useradd --create-home --shell /bin/bash stranger

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
+from uuid import uuid4
 
 from appliance.intent.decide import Skills, decide
 from appliance.intent.effects import after
@@ -51,6 +52,8 @@ class Assistant:
         self._grammar: Grammar = load_grammar(view.language)
         self._lexicon: Lexicon = build_lexicon(view, self._grammar.language)
         self._version = view.version
+        self._run = uuid4().hex
+        """Keeps the keys of this run's timers apart from those that a home remembers of an earlier run."""
         self._replies: OrderedDict[UtteranceId, asyncio.Future[Reply]] = OrderedDict()
 
     def match(self, text: str, area: str | None = None) -> Understanding:
@@ -114,7 +117,7 @@ class Assistant:
             reply = None
             if timer.command is not None:
                 understanding = self.match(timer.command, timer.area)
-                key = UtteranceId(f"timer-{id(self.timers):x}-{timer.id}")
+                key = UtteranceId(f"timer-{self._run}-{timer.id}")
                 reply = await self.commit(understanding, key)
             ended.append((timer, reply))
         return ended

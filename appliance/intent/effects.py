@@ -11,7 +11,7 @@ from typing import Final
 
 from appliance.intent.types import Entity, HomeCommand, SlotValue
 
-__all__ = ["after"]
+__all__ = ["CARRIED_OUT", "after"]
 
 _ON_OFF: Final = ("on", "off")
 _SWITCHED: Final = {
@@ -141,6 +141,10 @@ _EFFECTS: Final[Mapping[str, Callable[[Entity, Mapping[str, SlotValue]], Entity]
     "HassVacuumCleanArea": _clean,
     "HassBroadcast": lambda e, slots: _with(e, e.state, announcement=slots["message"]),
 }
+
+
+CARRIED_OUT: Final = frozenset(_EFFECTS) | frozenset(_NEW_STATE)
+"""Intents that a home can be asked to carry out."""
 
 
 def _with(entity: Entity, state: str, **attributes: object) -> Entity:

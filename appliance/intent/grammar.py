@@ -19,7 +19,7 @@ from hassil.util import remove_skip_words
 from appliance.errors import IntentError
 from appliance.intent.edges import beginnings
 from appliance.intent.language import Language, load_language
-from appliance.intent.lexicon import Lexicon
+from appliance.intent.lexicon import HOME_LISTS, Lexicon, Spoken
 from appliance.intent.template import Template
 
 __all__ = ["NO_AREA", "Grammar", "load_grammar"]
@@ -50,34 +50,34 @@ class Grammar:
     def matches(self, text: str, lexicon: Lexicon, area: str | None) -> Iterable[RecognizeResult]:
         """Every reading of a normalised text, unordered."""
         texts = self._forms(text)
-        spoken = lexicon.kinds_in(texts[0]) | lexicon.kinds_in(texts[-1])
-        absent = self._absent_lists(text) | (frozenset(lexicon.slot_lists) - spoken)
+        spoken = lexicon.spoken_in(texts)
+        absent = spoken.absent | self._absent_lists(text)
         templates = (
             t
             for t in self._with_pieces(text)
             if absent.isdisjoint(t.lists)
-            and not (t.domains and t.domains.isdisjoint(spoken))
+            and not (t.domains and t.domains.isdisjoint(spoken.domains))
             and t.can_match(texts, self.rules)
         )
-        return self._recognise(text, templates, lexicon, area, unmatched=False)
+        return self._recognise(text, templates, spoken, area, unmatched=False)
 
     def near_misses(
         self, text: str, lexicon: Lexicon, area: str | None, intents: frozenset[str]
     ) -> Iterable[RecognizeResult]:
         """Readings of a text that name something the home lacks, in sentences of these intents.
 
-        Sentences that take free text, or require no word at all, are left out: they would read anything.
+        Sentences that take free text, or can begin with a name, are left out: they would read anything.
         """
         texts = self._forms(text)
         templates = (
             t
             for t in self._with_pieces(text)
             if t.intent in intents
-            and t.required
             and self.wildcards.isdisjoint(t.lists)
             and t.can_match(texts, self.rules)
+            and t.has_beginning
         )
-        return self._recognise(text, templates, lexicon, area, unmatched=True)
+        return self._recognise(text, templates, lexicon.spoken_in(texts), area, unmatched=True)
 
     def _forms(self, text: str) -> tuple[str, ...]:
         """hassil tries a text with its skip words and without."""
@@ -100,7 +100,7 @@ class Grammar:
         )
 
     def _recognise(
-        self, text: str, templates: Iterable[Template], lexicon: Lexicon, area: str | None, *, unmatched: bool
+        self, text: str, templates: Iterable[Template], spoken: Spoken, area: str | None, *, unmatched: bool
     ) -> Iterable[RecognizeResult]:
         chosen: dict[str, Intent] = {}
         for template in templates:
@@ -116,7 +116,7 @@ class Grammar:
                 expansion_rules=self.rules,
                 skip_words=self.skip_words,
             ),
-            slot_lists=lexicon.slot_lists,
+            slot_lists=spoken.slot_lists,
             intent_context={"area": area or NO_AREA},
             allow_unmatched_entities=unmatched,
         )
@@ -139,8 +139,8 @@ def load_grammar(code: str) -> Grammar:
         if "range" in entry:
             # Normalised text has digits; without this hassil builds a table of number words for every range.
             entry["range"]["words"] = False
-    # The zone list is built from the home: as free text, "who is the president" would be a question about people.
-    wildcards = {n for n, entry in lists.items() if entry.get("wildcard")} - {"zone"}
+    # Places are looked up in the home: as free text, "who is the president" would be a question about people.
+    wildcards = {n for n, entry in lists.items() if entry.get("wildcard")} - set(HOME_LISTS)
     parsed = Intents.from_dict(
         {
             "language": code,

@@ -80,7 +80,7 @@ def parse_home(raw: bytes, source: str) -> HomeView:
         satellite_area=satellite_area,
         floors=tuple(floors.values()),
         areas=tuple(areas.values()),
-        entities=tuple(entities),
+        entities=entities,
     )
 
 
@@ -135,8 +135,9 @@ def _area(area: AreaShape, floor: str | None) -> Area:
     return Area(area.name, tuple(area.aliases), floor)
 
 
-def _entities(shape: HomeShape, areas: dict[str, Area], source: str) -> Iterable[Entity]:
+def _entities(shape: HomeShape, areas: dict[str, Area], source: str) -> tuple[Entity, ...]:
     taken: set[str] = set()
+    entities = []
     for entity in shape.entities:
         area = entity.area
         if area is not None and (known := _known(area, areas)) is None:
@@ -146,7 +147,8 @@ def _entities(shape: HomeShape, areas: dict[str, Area], source: str) -> Iterable
             area = known
         entity_id = _free_id(entity.domain, entity.name, taken)
         taken.add(entity_id)
-        yield _entity(entity, entity_id, area)
+        entities.append(_entity(entity, entity_id, area))
+    return tuple(entities)
 
 
 def _entity(entity: EntityShape, entity_id: str, area: str | None) -> Entity:

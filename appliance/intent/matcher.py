@@ -60,24 +60,24 @@ def understand(grammar: Grammar, lexicon: Lexicon, text: str, area: str | None) 
 
 
 def _best(
-    grammar: Grammar, lexicon: Lexicon, plain: Normalised, area: str | None
+    grammar: Grammar, lexicon: Lexicon, plain: Normalised, area: str | None, *, for_later: bool = False
 ) -> tuple[_Reading, tuple[str, ...]] | None:
+    """The best reading, with the entities its name may mean. A command `for_later` cannot be put off again."""
     if not 0 < len(plain.words) <= MAX_WORDS:
         return None
     readings = [_reading(result, plain) for result in grammar.matches(plain.text, lexicon, area)]
     readings.sort(key=lambda r: r.rank)
     for best in readings:
-        if "conversation_command" in best.slots and not _commands(grammar, lexicon, best, area):
-            continue
-        return _with_all_named(best, readings, area)
+        later = best.slots.get("conversation_command")
+        # "Soup in five minutes" is no command put off: what shall be done later must itself be one.
+        if later is None or (not for_later and _is_command(grammar, lexicon, str(later), area)):
+            return _with_all_named(best, readings, area)
     return None
 
 
-def _commands(grammar: Grammar, lexicon: Lexicon, reading: _Reading, area: str | None) -> bool:
-    """Is what shall be done later itself a command? "Soup in five minutes" is not."""
-    later = normalise_tracked(str(reading.slots["conversation_command"]), grammar.language)
-    found = _best(grammar, lexicon, later, area)
-    return found is not None and "conversation_command" not in found[0].slots
+def _is_command(grammar: Grammar, lexicon: Lexicon, text: str, area: str | None) -> bool:
+    plain = normalise_tracked(text, grammar.language)
+    return _best(grammar, lexicon, plain, area, for_later=True) is not None
 
 
 def _with_all_named(best: _Reading, readings: Iterable[_Reading], area: str | None) -> tuple[_Reading, tuple[str, ...]]:

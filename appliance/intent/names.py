@@ -33,10 +33,11 @@ def spoken_forms(name: str, language: Language) -> tuple[str, ...]:
         said,
         said.replace("'", ""),
         _LETTER_DIGIT.sub(" ", said),
-        normalise_name(_JOINED.sub("", name), language),
-        normalise_name(_INITIALS.sub(lambda m: m[0].replace(".", " "), name), language),
         " ".join(w for w in said.split() if not _is_symbol(w)),
     ]
+    if _JOINED.search(name):
+        forms.append(normalise_name(_JOINED.sub("", name), language))
+        forms.append(normalise_name(_INITIALS.sub(lambda m: m[0].replace(".", " "), name), language))
     known = dict.fromkeys(" ".join(f.split()) for f in forms)
     return tuple(form for form in known if form)
 

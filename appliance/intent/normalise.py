@@ -80,7 +80,7 @@ def normalise_tracked(text: str, language: Language, *, keep_lead: bool = False)
 
 
 def _rewritten(text: str, language: Language) -> list[Word]:
-    words = _spelled_out(clean_words(text), language)
+    words = _apart(_spelled_out(clean_words(text), language), language)
     return plain_durations(_long_units(digits_for_number_words(words, language), language))
 
 
@@ -102,17 +102,26 @@ def _spelled_out(words: Sequence[Word], language: Language) -> list[Word]:
     return out
 
 
-def _long_units(words: Sequence[Word], language: Language) -> list[Word]:
-    """ "5min" and "5 min" → "5 minutes"; only after a number, where nothing else can be meant."""
+def _apart(words: Sequence[Word], language: Language) -> list[Word]:
+    """ "5min" → "5 minutes"."""
     out: list[Word] = []
     for word in words:
-        if (joined := _NUMBER_AND_UNIT.fullmatch(word.text)) and joined[2] in language.unit_words:
+        joined = _NUMBER_AND_UNIT.fullmatch(word.text)
+        if joined and joined[2] in language.unit_words:
             out.append(Word(joined[1], word.start, word.end))
             out.append(Word(language.unit_words[joined[2]], word.start, word.end))
-        elif out and _NUMBER.fullmatch(out[-1].text) and word.text in language.unit_words:
-            out.append(Word(language.unit_words[word.text], word.start, word.end))
         else:
             out.append(word)
+    return out
+
+
+def _long_units(words: Sequence[Word], language: Language) -> list[Word]:
+    """ "5 min" → "5 minutes"; only after a number, where nothing else can be meant."""
+    out: list[Word] = []
+    for word in words:
+        after_number = out and _NUMBER.fullmatch(out[-1].text)
+        text = language.unit_words.get(word.text, word.text) if after_number else word.text
+        out.append(Word(text, word.start, word.end))
     return out
 
 

@@ -101,7 +101,8 @@ def _named(view: HomeView, understood: Understanding) -> Resolved:
         return Resolved(tuple(pool))
     areas = list(dict.fromkeys(e.area for e in pool))
     if len(areas) == len(pool) and None not in areas:
-        spoken = understood.said.get("name", name)
+        # "Main light" may be short for things of different names: then say back what was said.
+        spoken = name if len({e.name for e in pool}) == 1 else understood.said.get("name", name)
         return Resolved(problem=Problem("which_of_room", {"entity": spoken, "areas": areas}))
     return Resolved(problem=Problem("duplicate_entities", {"entity": name}))
 

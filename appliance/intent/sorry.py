@@ -19,6 +19,8 @@ MAX_WORDS: Final = 14
 """Longer texts are talk: looking for unknown names in them would find them everywhere."""
 MAX_UNKNOWN_WORDS: Final = 4
 """A longer stretch is no name."""
+MIN_SENTENCE_CHARS: Final = len("open")
+"""Less of the sentence's own words is no command."""
 MAX_ECHO_CHARS: Final = 80
 """No more than this of what was heard is said back."""
 
@@ -53,44 +55,50 @@ def explain(grammar: Grammar, lexicon: Lexicon, plain: Normalised, area: str | N
     if 0 < len(plain.words) <= MAX_WORDS:
         results = grammar.near_misses(plain.text, lexicon, area, COMMANDS)
         for order, result in enumerate(results):
-            miss = _near_miss(result, plain, order)
+            miss = _near_miss(result, lexicon, plain, order)
             if miss is not None:
                 misses.append(miss)
     if misses:
         problem = min(misses, key=lambda m: (m.unknown, m.order)).problem
-    elif plain.original.strip():
+    elif plain.words:
         problem = Problem("not_understood", {"text": _shortened(plain.original)})
     else:
         problem = Problem("not_heard")
     return sentence_for(problem, grammar)
 
 
-def _near_miss(result: RecognizeResult, plain: Normalised, order: int) -> _NearMiss | None:
+def _near_miss(result: RecognizeResult, lexicon: Lexicon, plain: Normalised, order: int) -> _NearMiss | None:
     """What one reading lacks, if it lacks exactly one thing and the rest of it is clearly a command."""
-    lacking = result.unmatched_entities_list
-    if len(lacking) != 1 or result.text_chunks_matched < len("turn on"):
-        return None
+    lacking = [
+        lack
+        for lack in result.unmatched_entities_list
+        if not (isinstance(lack, UnmatchedTextEntity) and lack.text == MISSING_ENTITY)
+    ]
+    if len(lacking) != 1 or result.text_chunks_matched < MIN_SENTENCE_CHARS or result.response == "one":
+        return None  # "one" answers "what is …", and anything can be asked that way
     lack = lacking[0]
     if isinstance(lack, UnmatchedRangeEntity):
         number = int(lack.value) if float(lack.value).is_integer() else lack.value
         return _NearMiss(0, order, Problem("out_of_range", {"number": number}))
     if not isinstance(lack, UnmatchedTextEntity) or lack.name not in ("name", "area", "floor"):
         return None
-    words = lack.text.split()
-    if not 0 < len(words) <= MAX_UNKNOWN_WORDS or lack.text == MISSING_ENTITY:
+    unknown = lack.text.strip()
+    if not 0 < len(unknown.split()) <= MAX_UNKNOWN_WORDS or any(c.isdecimal() for c in unknown):
         return None
-    start = plain.text.find(lack.text.strip())
-    said = plain.as_said(start, start + len(lack.text.strip())) or lack.text.strip()
+    start = plain.text.find(unknown)
+    said = plain.as_said(start, start + len(unknown)) or unknown
     found = {name: e.value for name, e in result.entities.items() if e.value != NO_AREA and e.text}
     if lack.name != "name":
         problem = Problem(f"no_{lack.name}", {lack.name: said})
+    elif any(list_name == "name" for list_name, _ in lexicon.values.get(unknown, ())):
+        problem = Problem("wrong_kind", {"entity": said})
     elif "area" in found:
         problem = Problem("no_entity_in_area", {"entity": said, "area": found["area"]})
     elif "floor" in found:
         problem = Problem("no_entity_in_floor", {"entity": said, "floor": found["floor"]})
     else:
         problem = Problem("no_entity", {"entity": said})
-    return _NearMiss(len(lack.text.strip()), order, problem)
+    return _NearMiss(len(unknown), order, problem)
 
 
 def _shortened(text: str) -> str:

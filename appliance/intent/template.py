@@ -33,10 +33,15 @@ class Template:
         self.lists = _required_lists(sentence)
         """Lists of which a value must be said."""
         domains = data.requires_context.get("domain", ()) if "name" in self.lists else ()
-        self.domains = frozenset(f"name/{domain}" for domain in domains)
-        """Kinds of names it takes; empty: any or none."""
+        self.domains = frozenset(domains)
+        """Domains of the things it takes by name; empty: any, or it takes none."""
         self._beginnings: tuple[str, ...] | None = None
         self._endings: tuple[str, ...] = ()
+
+    @property
+    def has_beginning(self) -> bool:
+        """True where it begins with one of a few words; known once `can_match` was asked."""
+        return bool(self._beginnings)
 
     def can_match(self, texts: tuple[str, ...], rules: Mapping[str, Sentence]) -> bool:
         """Whether any of these forms of a text begins and ends as it does; when in doubt, yes."""

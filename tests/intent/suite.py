@@ -7,7 +7,7 @@ if it is not there. Nothing else is added, and nothing depends on the wording of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -59,19 +59,8 @@ class Case:
     intent: str
     slots: Mapping[str, Any]
     response: str
-    area: str
-    view: HomeView
-    timers: tuple[Mapping[str, Any], ...]
-
-    def assistant(self) -> Assistant:
-        """An assistant in the case's home."""
-        timers = TimerBook(lambda: NOW)
-        for timer in self.timers:
-            _start(timers, timer)
-        lists = ListBook()
-        if self.intent in ("HassListCompleteItem", "HassListRemoveItem", "HassShoppingListCompleteItem"):
-            lists.add(str(self.slots.get("name", SHOPPING_LIST)), str(self.slots["item"]))
-        return Assistant(MemoryHome(self.view), clock=lambda: NOW, timers=timers, lists=lists)
+    who: Assistant
+    """An assistant in the case's home; cases of one home share it, as nothing is committed."""
 
 
 def cases(folder: Path) -> Iterator[Case]:
@@ -85,7 +74,7 @@ def cases(folder: Path) -> Iterator[Case]:
             intent = path.parent.name
             media = test.get("media", [*fixtures["media"], *body.get("media", ())])
             view = _furnished(base, intent, slots, here, [m["title"] for m in media])
-            timers = tuple(body.get("timers") or _timers_for(intent, slots))
+            who = _assistant(view, intent, slots, body.get("timers") or _timers_for(intent, slots))
             for sentence in test["sentences"]:
                 yield Case(
                     file=f"{intent}/{path.name}",
@@ -93,10 +82,18 @@ def cases(folder: Path) -> Iterator[Case]:
                     intent=intent,
                     slots=slots,
                     response=test["response"],
-                    area=here,
-                    view=view,
-                    timers=timers,
+                    who=who,
                 )
+
+
+def _assistant(view: HomeView, intent: str, slots: Mapping[str, Any], timers: Iterable[Mapping[str, Any]]) -> Assistant:
+    book = TimerBook(lambda: NOW)
+    for timer in timers:
+        _start(book, timer)
+    lists = ListBook()
+    if intent in ("HassListCompleteItem", "HassListRemoveItem", "HassShoppingListCompleteItem"):
+        lists.add(str(slots.get("name", SHOPPING_LIST)), str(slots["item"]))
+    return Assistant(MemoryHome(view), clock=lambda: NOW, timers=book, lists=lists)
 
 
 def slots_agree(case: Case, slots: Mapping[str, object], said: Mapping[str, str]) -> bool:

@@ -7,8 +7,10 @@ from typing import ClassVar
 __all__ = [
     "ApplianceError",
     "AudioFormatError",
+    "DeviceFaultError",
     "HomeFileError",
     "IntentError",
+    "NoDeviceError",
     "ProgramMissingError",
     "SettingsError",
     "SpeechError",
@@ -36,6 +38,20 @@ class AudioFormatError(ApplianceError):
     """A file is not audio, is empty or truncated, or holds samples that are not numbers."""
 
     code = "audio.format"
+
+
+class NoDeviceError(ApplianceError):
+    """There is no microphone or speaker, or not the one that was asked for. It may be plugged in at any time."""
+
+    code = "audio.no-device"
+    retry = True
+
+
+class DeviceFaultError(ApplianceError):
+    """A microphone or speaker is there but cannot be opened, or failed."""
+
+    code = "audio.device"
+    retry = True
 
 
 class HomeFileError(ApplianceError):

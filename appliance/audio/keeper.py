@@ -1,0 +1,234 @@
+"""Keeps a device's stream open: opens it, notices that it failed, stalled or was unplugged, and opens it again.
+
+One thread a device; everything that may hang (opening, closing, a sound server that does not answer) hangs there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, Protocol
+
+from appliance.audio.devices import Kind
+from appliance.audio.portaudio import StreamFormat
+from appliance.audio.pulse import PulseWatch, pulse_devices
+from appliance.audio.spsc import Doorbell
+from appliance.errors import ApplianceError
+
+__all__ = ["DeviceState", "Keeper", "OpenStream", "StateListener", "Tasks"]
+
+_LOG = logging.getLogger(__name__)
+
+STALL_S: Final = 1.0
+"""No block for this long: the device is gone, whatever its driver says."""
+FIRST_BLOCK_S: Final = 3.0
+"""A sound server that sleeps was measured to give its first block 2 s late."""
+BACK_OFF_S: Final = (0.1, 0.25, 0.5, 1.0, 2.0)
+"""Waits between tries to open; the last one goes on for as long as it takes."""
+CLOSE_WAIT_S: Final = 3.0
+
+
+class OpenStream(Protocol):
+    """What is kept open (`PortAudioStream`)."""
+
+    format: StreamFormat
+    last_block_s: float
+    fault: str | None
+    gone: bool
+    latency_s: float
+
+    def alive(self) -> bool:
+        """False once it has ended by itself."""
+        ...
+
+    def close(self) -> bool:
+        """End it; False if that hangs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """A device began to work, was lost, or was closed by us."""
+
+    kind: Kind
+    name: str
+    phase: Literal["running", "lost", "closed"]
+    reason: str
+    """Why it was lost; empty otherwise."""
+    time_s: float
+    """Monotonic."""
+
+
+StateListener = Callable[[DeviceState], None]
+"""Called on the keeper's thread; must return at once and must not raise."""
+
+
+class Tasks(Protocol):
+    """What a keeper does for its owner; all on the keeper's thread."""
+
+    def open(self) -> OpenStream:
+        """Open and start the stream. Raises `ApplianceError`."""
+        ...
+
+    def serve(self) -> float:
+        """The doorbell rang, or the time it asked for last is over: do what there is to do; seconds until the next."""
+        ...
+
+    def serve_lost(self) -> float:
+        """As `serve`, while there is no stream."""
+        ...
+
+    @property
+    def server_name(self) -> str | None:
+        """What the sound server was asked for, if it was asked for anything; valid after `open`."""
+        ...
+
+
+class Keeper:
+    """See the module."""
+
+    def __init__(
+        self, kind: Kind, name: str, tasks: Tasks, on_state: StateListener | None, bell: Doorbell | None = None
+    ) -> None:
+        self._kind, self._name = kind, name
+        self._tasks = tasks
+        self._on_state = on_state
+        self._closing = threading.Event()
+        self._changed = threading.Event()
+        self._anew = threading.Event()
+        self._server: PulseWatch | None = None
+        self._reason: str | None = None
+        self._phase = ""
+        self.bell = bell or Doorbell()
+        """Ring it when there is something to serve."""
+        self.times_lost = 0
+        self._thread = threading.Thread(target=self._run, name=f"{kind}-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to open."""
+        self._thread.start()
+
+    def reopen(self) -> None:
+        """Close the stream and open it again, with whatever has changed; any thread."""
+        self._anew.set()
+        self.bell.ring()
+
+    def close(self) -> bool:
+        """Close the stream and end the thread. False if the device hangs: it will be closed when it no longer does."""
+        self._closing.set()
+        self.bell.ring()
+        if threading.current_thread() is self._thread:
+            return True
+        self._thread.join(CLOSE_WAIT_S)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._closing.is_set():
+            stream = self._open()
+            if stream is not None:
+                reason = self._guarded(partial(self._watch, stream))
+                if self._phase == "running":
+                    failures = 0
+                if not stream.close():
+                    _LOG.warning("%s %s hangs and could not be closed in time", self._kind, self._name)
+                if stream.gone or self._anew.is_set():
+                    self._anew.clear()
+                    continue  # nothing is wrong with the device: open again at once
+                if reason is not None:
+                    self._tell("lost", reason)
+            self._wait_lost(BACK_OFF_S[min(failures, len(BACK_OFF_S) - 1)])
+            failures += 1
+        self._unwatch_server()
+        self._tell("closed")
+
+    def _open(self) -> OpenStream | None:
+        opened: list[OpenStream] = []
+        reason = self._guarded(lambda: opened.append(self._tasks.open()))
+        if reason is not None:
+            self._tell("lost", reason)
+        if not opened:
+            return None
+        if self._tasks.server_name is not None:
+            self._unwatch_server()
+            self._server = PulseWatch(self._server_changed)
+            self._changed.set()  # it may have gone before we began to watch
+        return opened[0]
+
+    def _guarded(self, action: Callable[[], str | None]) -> str | None:
+        """The last line of defence: the thread lives on, and what went wrong is said."""
+        try:
+            return action()
+        except ApplianceError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001
+            _LOG.exception("%s %s: a fault of ours", self._kind, self._name)
+            return f"{type(error).__name__}: {error}"
+
+    def _watch(self, stream: OpenStream) -> str | None:
+        """Serve until it is closed or given up; why it was given up."""
+        opened_s = time.monotonic()
+        wait_s = 0.0
+        while True:
+            self.bell.wait(min(wait_s, STALL_S / 4))
+            if self._closing.is_set():
+                return None
+            wait_s = self._tasks.serve()
+            if self._anew.is_set():
+                return None
+            if self._changed.is_set():
+                self._changed.clear()
+                if not self._still_there():
+                    return "it was unplugged"
+            reason = self._ailment(stream, opened_s)
+            if reason is not None:
+                return reason
+
+    def _ailment(self, stream: OpenStream, opened_s: float) -> str | None:
+        """What is wrong with the stream, if anything is."""
+        now_s = time.monotonic()
+        if stream.fault is not None:
+            return stream.fault
+        if not stream.alive():
+            return "it stopped: unplugged, or its sound server ended"
+        if not stream.last_block_s:
+            late = now_s - opened_s > FIRST_BLOCK_S
+            return f"it was opened, but nothing came from it for {FIRST_BLOCK_S:g} s" if late else None
+        self._tell("running")
+        return f"nothing came from it for {STALL_S:g} s" if now_s - stream.last_block_s > STALL_S else None
+
+    def _wait_lost(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while not self._closing.is_set():
+            left_s = until_s - time.monotonic()
+            if left_s <= 0.0 or self._changed.is_set():
+                self._changed.clear()
+                return
+            self.bell.wait(min(left_s, self._tasks.serve_lost()))
+
+    def _still_there(self) -> bool:
+        """Whether the sound server still has what it was asked for; it moves us elsewhere without a word."""
+        name = self._tasks.server_name
+        return name is None or any(device.name == name for device in pulse_devices(self._kind))
+
+    def _server_changed(self) -> None:
+        self._changed.set()
+        self.bell.ring()
+
+    def _unwatch_server(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _tell(self, phase: Literal["running", "lost", "closed"], reason: str = "") -> None:
+        """Each change once; a device that stays lost for another reason is told again."""
+        if phase == self._phase and (phase != "lost" or reason == self._reason):
+            return
+        self.times_lost += self._phase == "running" and phase == "lost"
+        self._phase, self._reason = phase, reason
+        if self._on_state is not None:
+            self._on_state(DeviceState(self._kind, self._name, phase, reason, time.monotonic()))

@@ -1,0 +1,379 @@
+"""The loudspeaker as a session sees it: pieces of a reply in, `post` when the last sample has been heard.
+
+Three hands: the session's thread queues pieces, the player's own thread resamples them into a ring, the device's
+callback takes them out of it. While the speaker is unplugged time goes on without it, so that no session waits
+for ever for the end of a reply that nobody hears.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from appliance.audio.blocks import SPEAKER_BLOCKS, BlockLadder
+from appliance.audio.clock import Envelope
+from appliance.audio.devices import Device, find_device, stream_formats
+from appliance.audio.frame import Samples
+from appliance.audio.keeper import Keeper, OpenStream, StateListener
+from appliance.audio.lowdelay import LowDelayResampler
+from appliance.audio.mixer import MAX_BLOCK, Mixer, QueuedReply, volume_gain
+from appliance.audio.portaudio import Give, PortAudio, StreamFormat, portaudio
+from appliance.audio.sounds import Sound, sound_samples
+from appliance.audio.spsc import Doorbell
+
+__all__ = ["DevicePlayer", "PlayerSettings", "PlayerStats"]
+
+_LOG = logging.getLogger(__name__)
+
+MAX_QUEUED_S: Final = 120.0
+"""Speech that may wait to be played; what is written beyond it is refused, and counted."""
+RING_S: Final = 0.5
+"""Sound ready for the callback: what the player's thread may be late by."""
+PIECE_S: Final = 0.1
+"""Resampled at once: the first piece of a reply must not wait for the last to be converted."""
+BUSY_S: Final = 0.05
+LOST_STEP_S: Final = 0.02
+IDLE_S: Final = 0.25
+MAX_DELAY_S: Final = 2.0
+"""A driver that says a sample is heard later than this says nonsense."""
+_DEFAULT_RATE_HZ: Final = 48_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerSettings:
+    """How a speaker is played."""
+
+    volume: float = 60.0
+    """0..100, as it is perceived; 0 is silence."""
+    block: int = 480
+    """Sample frames in a block to begin with (`probe_block` finds the smallest that works); grows where that is too
+    small for the machine."""
+    prebuffer_s: float = 0.06
+    """Sound that must be there before a reply starts, or goes on after an underrun."""
+    lead_in_s: float = 0.0
+    """Faint noise before a sound after a pause, for a sink that wakes slowly (Bluetooth, some USB); 0: none."""
+    keep_awake: bool = False
+    """Faint noise all the time instead, so that such a sink never sleeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerStats:
+    """What came of a speaker so far."""
+
+    underruns: int
+    """Times that a reply was not there in time."""
+    device_underruns: int
+    """Times that the device ran dry while something sounded: the block is too small for this machine."""
+    refused_s: float
+    """Speech refused because too much was waiting."""
+    times_lost: int
+    format: StreamFormat | None
+    """Of the stream that runs; None while there is none."""
+    delay_s: float
+    """From the callback to the ear, as the driver last said."""
+
+
+class _Feed:
+    """A reply on the session's and the player's side."""
+
+    def __init__(self, generation: int, rate_hz: int) -> None:
+        self.generation = generation
+        self.rate_hz = rate_hz
+        self.pieces: deque[Samples] = deque()
+        self.waiting_samples = 0
+        self.finished = False
+        self.flushed = False
+        self.pending: Samples = np.empty(0, dtype=np.float32)
+        self.resampler: LowDelayResampler
+        self.queued: QueuedReply
+
+
+class DevicePlayer:
+    """A speaker that comes back when it is plugged in again; a session's `Player`.
+
+    `post` is called with a reply's generation on the player's thread. `device` may be a name, or None for the default,
+    which is then looked up at every opening.
+    """
+
+    def __init__(
+        self,
+        device: Device | str | None,
+        post: Callable[[int], None],
+        on_state: StateListener | None = None,
+        *,
+        settings: PlayerSettings = PlayerSettings(),
+        host: PortAudio | None = None,
+    ) -> None:
+        self._device = device
+        self._post = post
+        self._on_state = on_state
+        self._settings = settings
+        self._host = host or portaudio()
+        self._ladder = BlockLadder(settings.block, SPEAKER_BLOCKS)
+        self._dry_seen = 0
+        self._volume = settings.volume
+        self._bell = Doorbell()
+        # Held for a few statements at a time, and never by the callback.
+        self._lock = threading.Lock()
+        self._mixer = self._make_mixer(_DEFAULT_RATE_HZ)
+        self._feed: _Feed | None = None
+        self._keeper: Keeper | None = None
+        self._format: StreamFormat | None = None
+        self._server_name: str | None = None
+        self._lost_since_s: float | None = None
+        self._delay_s = 0.0
+        self._underruns = self._dry = self._times_lost = 0
+        self._refused_s = 0.0
+
+    @property
+    def name(self) -> str:
+        """What was asked for."""
+        return self._device.name if isinstance(self._device, Device) else self._device or "default"
+
+    def start(self) -> DevicePlayer:
+        """Open the speaker, and keep it open; returns at once, `on_state` tells what became of it."""
+        if self._keeper is None:
+            self._keeper = Keeper("speaker", self.name, self, self._on_state, self._bell)
+            self._keeper.start()
+        return self
+
+    def close(self) -> bool:
+        """Silence, and let go of the device."""
+        self.stop()
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return True
+        closed = keeper.close()
+        self._times_lost += keeper.times_lost
+        self._format = None
+        return closed
+
+    # ---- a session's player
+
+    def begin(self, generation: int, rate_hz: int) -> None:
+        """A reply starts with the next `write`; what still sounds of another is faded out."""
+        with self._lock:
+            self._retire()
+            feed = _Feed(generation, rate_hz)
+            self._aim(feed)
+            self._feed = feed
+
+    def write(self, samples: Samples) -> None:
+        """The next piece, [n] float32; never waits."""
+        feed = self._feed
+        if feed is None:
+            return
+        if (feed.waiting_samples + samples.size) / feed.rate_hz > MAX_QUEUED_S:
+            self._refused_s += samples.size / feed.rate_hz
+            _LOG.warning("speaker %s: more than %.0f s of speech wait; the rest is left out", self.name, MAX_QUEUED_S)
+            return
+        size = max(1, round(PIECE_S * feed.rate_hz))
+        with self._lock:
+            feed.waiting_samples += samples.size
+            feed.pieces.extend(samples[at : at + size] for at in range(0, samples.size, size))
+        self._bell.ring()
+
+    def finish(self) -> None:
+        """No more pieces: `post` when the last sample has been heard."""
+        feed = self._feed
+        if feed is not None:
+            feed.finished = True
+            self._bell.ring()
+
+    def stop(self) -> None:
+        """Silence within a few blocks, faded; nothing is posted."""
+        with self._lock:
+            self._retire()
+            self._mixer.play(None)
+
+    # ---- beyond a session
+
+    def play_sound(self, sound: Sound) -> None:
+        """An acknowledgement, over a reply if there is one; at once."""
+        with self._lock:
+            self._mixer.play_sound(sound_samples(sound, self._mixer.rate_hz))
+        self._bell.ring()
+
+    def prepare(self, seconds: float = 5.0) -> None:
+        """Something may be said soon: wake a sink that wakes slowly. Does nothing for others."""
+        if self._settings.lead_in_s > 0.0:
+            self._mixer.wake_sink(seconds)
+
+    @property
+    def volume(self) -> float:
+        """0..100, as it is perceived; a change is heard at once, without a click."""
+        return self._volume
+
+    @volume.setter
+    def volume(self, volume: float) -> None:
+        self._volume = min(max(volume, 0.0), 100.0)
+        self._mixer.set_gain(volume_gain(self._volume))
+
+    @property
+    def sounding(self) -> bool:
+        """Whether anything is being played, or waits to be."""
+        return self._mixer.sounding
+
+    def stats(self) -> PlayerStats:
+        """Counts since it was made; any thread."""
+        feed, keeper = self._feed, self._keeper
+        return PlayerStats(
+            underruns=self._underruns + (0 if feed is None else feed.queued.underruns),
+            device_underruns=self._dry,
+            refused_s=self._refused_s,
+            times_lost=self._times_lost + (0 if keeper is None else keeper.times_lost),
+            format=self._format,
+            delay_s=self._delay_s,
+        )
+
+    # ---- the keeper's tasks, on its thread
+
+    @property
+    def server_name(self) -> str | None:
+        """What the sound server was asked for."""
+        return self._server_name
+
+    def open(self) -> OpenStream:
+        """Open the device as it is found now."""
+        device = self._device
+        if not isinstance(device, Device):
+            device = find_device("speaker", device, self._host)
+        self._server_name = device.server_name
+        formats = stream_formats(device, self._ladder.block)
+        stream = self._host.open_output(device.pcm, formats, self._connect, device.server_name)
+        self._delay_s = self._delay_s or stream.latency_s
+        self._format = stream.format
+        self._lost_since_s = None
+        return stream
+
+    def serve(self) -> float:
+        """Fill the ring; tell of the end of a reply when it has been heard."""
+        self._mind_underruns()
+        feed = self._feed
+        if feed is None:
+            return IDLE_S
+        self._fill(feed)
+        done_s = feed.queued.done_s
+        if done_s is None:
+            return BUSY_S
+        wait_s = done_s - time.monotonic()
+        if wait_s > 0.0:
+            return wait_s
+        with self._lock:
+            still = self._feed is feed  # else it was stopped in the meantime
+            if still:
+                self._retire()
+        if still:
+            self._post(feed.generation)
+        return IDLE_S
+
+    def serve_lost(self) -> float:
+        """Let time go on: what would have been played is thrown away as fast as it would have been played."""
+        self._format = None
+        now_s = time.monotonic()
+        if not self._mixer.sounding:
+            self._lost_since_s = now_s
+            return IDLE_S
+        if self._lost_since_s is None:
+            self._lost_since_s = now_s
+        missed = round((now_s - self._lost_since_s) * self._mixer.rate_hz)
+        while missed > 0:
+            self.serve()
+            self._mixer.render(min(missed, MAX_BLOCK), now_s)
+            missed -= MAX_BLOCK
+        self._lost_since_s = now_s
+        return min(LOST_STEP_S, self.serve())
+
+    # ---- helpers
+
+    def _connect(self, form: StreamFormat) -> Give:
+        with self._lock:
+            if form.rate_hz != self._mixer.rate_hz:
+                self._mixer = self._make_mixer(form.rate_hz)
+                if self._feed is not None:
+                    # What the old ring held is lost: half a second at most, in a device that was away.
+                    self._aim(self._feed)
+        mixer, channels = self._mixer, form.channels
+        clock = Envelope()
+        taken = 0
+        wide = np.zeros((MAX_BLOCK, channels), dtype=np.float32)
+
+        def give(frames: int, delay_s: float, dry: bool) -> bytes:
+            if frames > MAX_BLOCK:
+                half = give(frames // 2, delay_s, dry)
+                return half + give(frames - frames // 2, delay_s, False)
+            nonlocal taken
+            now_s = time.monotonic()
+            if 0.0 < delay_s < MAX_DELAY_S:
+                self._delay_s = delay_s
+            # Not all that a device was short of is reported; the clock shows it too.
+            short_s = clock.push(now_s, now_s - taken / form.rate_hz)
+            taken += frames
+            if (dry or short_s > 0.0) and mixer.sounding:
+                self._dry += 1
+            mono = mixer.render(frames, now_s + self._delay_s)
+            if channels == 1:
+                return mono.tobytes()
+            wide[:frames] = mono[:, np.newaxis]
+            return wide[:frames].tobytes()
+
+        return give
+
+    def _make_mixer(self, rate_hz: int) -> Mixer:
+        settings = self._settings
+        mixer = Mixer(rate_hz, self._bell, lead_in_s=settings.lead_in_s, keep_awake=settings.keep_awake)
+        mixer.set_gain(volume_gain(self._volume))
+        return mixer
+
+    def _aim(self, feed: _Feed) -> None:
+        """Lead a feed into the mixer that is; the lock is held."""
+        rate_hz = self._mixer.rate_hz
+        feed.resampler = LowDelayResampler(feed.rate_hz, rate_hz)
+        feed.pending = np.empty(0, dtype=np.float32)
+        prebuffer = round(self._settings.prebuffer_s * rate_hz)
+        feed.queued = QueuedReply(feed.generation, round(RING_S * rate_hz), prebuffer)
+        self._mixer.play(feed.queued)
+
+    def _fill(self, feed: _Feed) -> None:
+        ring = feed.queued.ring
+        while True:
+            finished = feed.finished  # asked before the pieces: what is finished gets no more of them
+            if feed.pending.size:
+                feed.pending = feed.pending[ring.write(feed.pending) :]
+                if feed.pending.size:
+                    return
+            elif feed.pieces:
+                with self._lock:
+                    piece = feed.pieces.popleft()
+                    feed.waiting_samples -= piece.size
+                feed.pending = feed.resampler.push(piece)
+            elif finished and not feed.flushed:
+                feed.flushed = True
+                feed.pending = feed.resampler.flush()
+            else:
+                if feed.flushed:
+                    feed.queued.end = ring.written
+                return
+
+    def _mind_underruns(self) -> None:
+        """Larger blocks where these are too small; while nothing sounds, for opening again would be heard."""
+        while self._dry_seen < self._dry:
+            self._dry_seen += 1
+            if self._ladder.fault(time.monotonic()):
+                _LOG.warning("speaker %s: cannot keep up; blocks of %d from now on", self.name, self._ladder.block)
+        form, keeper = self._format, self._keeper
+        if form is not None and form.block != self._ladder.block and keeper is not None and not self._mixer.sounding:
+            keeper.reopen()
+
+    def _retire(self) -> None:
+        """Forget the reply that is; the lock is held."""
+        if self._feed is not None:
+            self._underruns += self._feed.queued.underruns
+            self._feed = None

@@ -16,7 +16,7 @@ from appliance.intent.skills.timer_intents import TIMER_INTENTS
 from appliance.intent.skills.timers import TimerBook
 from appliance.intent.types import Entity, HomeCommand, HomeView, Understanding
 
-__all__ = ["Skills", "decide"]
+__all__ = ["QUESTIONS", "Skills", "decide"]
 
 _SAY_ITS_NAME: Final = frozenset({"named", "named_start", "pressed"})
 _HAS_A_WORD: Final = frozenset(
@@ -63,8 +63,8 @@ def decide(view: HomeView, understood: Understanding, skills: Skills) -> Outcome
         return TIMER_INTENTS[intent](skills.timers, understood)
     if intent in LIST_INTENTS:
         return LIST_INTENTS[intent](skills.lists, understood)
-    if intent in _QUESTIONS:
-        return _QUESTIONS[intent](view, understood, skills)
+    if intent in QUESTIONS:
+        return QUESTIONS[intent](view, understood, skills)
     resolved = resolve(view, understood)
     if resolved.problem is not None:
         return Outcome(problem=resolved.problem)
@@ -139,7 +139,7 @@ def _is_in(entity: Entity, state: str) -> bool:
     return entity.state.casefold() == _AWAY.get(state, state)
 
 
-_QUESTIONS: Final[Mapping[str, Callable[[HomeView, Understanding, Skills], Outcome]]] = {
+QUESTIONS: Final[Mapping[str, Callable[[HomeView, Understanding, Skills], Outcome]]] = {
     "HassGetCurrentDate": _date,
     "HassGetCurrentTime": _time,
     "HassNevermind": _just_say,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import struct
 import tempfile
+import wave
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ _RAW_SUBTYPES: Final = {
     "s32le": "PCM_32",
     "f32le": "FLOAT",
 }
+_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"fLaC", b"OggS", b"FORM", b"caff", b".snd", b"ID3")
+_INT16_SCALE: Final = 32767.0
 # What a program writes into the length fields when it streams a WAV and cannot know the length.
 _UNKNOWN_LENGTHS: Final = frozenset({0, 0x7FFFFFFF, 0x7FFFF000, 0xFFFFFFFF, 0xFFFFF000})
 
@@ -101,16 +104,22 @@ def write_wav(path: Path, chunks: Iterable[Samples], rate_hz: int) -> float:
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            with soundfile.SoundFile(file, "w", rate_hz, 1, "PCM_16", format="WAV") as sink:
+            # The standard library's writer: libsndfile's prints tracebacks of its own when the disk is full.
+            with wave.open(file, "wb") as sink:
+                sink.setnchannels(1)
+                sink.setsampwidth(2)
+                sink.setframerate(rate_hz)
                 for chunk in chunks:
-                    sink.write(np.clip(chunk, -1.0, 1.0))
+                    sink.writeframes(np.rint(np.clip(chunk, -1.0, 1.0) * _INT16_SCALE).astype("<i2").tobytes())
                     total += chunk.size
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(0o644)
         temporary.replace(path)
-    except (OSError, soundfile.LibsndfileError) as error:
-        raise AudioFormatError(f"{path}: cannot be written ({error}); is the disk full?") from None
+    except OSError as error:
+        raise AudioFormatError(
+            f"{path}: cannot be written ({error.strerror}); make room or choose another place"
+        ) from None
     finally:
         temporary.unlink(missing_ok=True)
     return total / rate_hz
@@ -125,11 +134,22 @@ def _check_file(path: Path, raw: RawFormat | None) -> None:
             raise AudioFormatError(f"{path}: the file is empty; record it again")
         if raw is None and path.is_file():
             with path.open("rb") as file:
+                _check_magic(path, file.read(12))
+                file.seek(0)
                 _check_riff_length(path, file, size)
     except FileNotFoundError:
         raise AudioFormatError(f"{path}: no such file") from None
     except OSError as error:
         raise AudioFormatError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _check_magic(path: Path, head: bytes) -> None:
+    """Refuse what is plainly no sound here: some decoders complain to the terminal before they refuse."""
+    mpeg = len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0
+    if not head.startswith(_MAGIC) and not mpeg:
+        raise AudioFormatError(
+            f"{path}: not audio that can be read; give a WAV, FLAC or OGG file (or --raw for bare samples)"
+        )
 
 
 def _check_riff_length(path: Path, file: BinaryIO, size: int) -> None:

@@ -1,0 +1,43 @@
+// What this Wren is: version, models with their licences, what works less well than it should, its own microphone.
+
+import { byId, element } from "./dom.js";
+
+const MICROPHONES = {
+  live: "Microphone here: live",
+  muted: "Microphone here: muted",
+  absent: "No microphone on this machine",
+};
+const TASKS = { asr: "hearing", vad: "noticing speech", tts: "speaking", wake: "wake word" };
+
+export function showState(state) {
+  const machine = byId("machine");
+  machine.textContent = MICROPHONES[state.microphone] ?? state.microphone;
+  machine.dataset.state = state.microphone;
+  machine.hidden = false;
+
+  byId("wake-words").textContent = state.wake_words.map((word) => `“${word.replaceAll("_", " ")}”`).join(" or ");
+  byId("version").textContent = `Wren ${state.version}` + (state.area ? `, in the ${state.area}` : "");
+
+  const degraded = byId("degraded");
+  degraded.replaceChildren(...state.degraded.map((sentence) => element("li", { textContent: sentence })));
+  degraded.hidden = !state.degraded.length;
+
+  byId("models").replaceChildren(
+    ...state.models.map((model) =>
+      element(
+        "tr",
+        {},
+        element("td", {}, model.title, ...model.caveats.map((caveat) => element("small", { textContent: caveat }))),
+        element("td", { textContent: TASKS[model.task] ?? model.task }),
+        element("td", { textContent: model.licence }),
+      ),
+    ),
+  );
+}
+
+export function showConnection(up) {
+  const connection = byId("connection");
+  connection.textContent = up ? "" : "Connection lost, trying again…";
+  connection.dataset.state = "lost";
+  connection.hidden = up;
+}

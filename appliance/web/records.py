@@ -1,0 +1,117 @@
+"""Events, traces and models as JSON; docs/protocol.md describes what is made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from appliance import events
+from appliance.telemetry.trace import UtteranceTrace
+
+if TYPE_CHECKING:
+    from appliance.app import Wren
+    from appliance.intent.types import Understanding
+    from appliance.settings import Settings
+
+__all__ = ["event_record", "model_records", "trace_record", "understanding_record"]
+
+JsonObject = dict[str, object]
+
+
+class _Row(NamedTuple):
+    """How one kind of event is told."""
+
+    name: str
+    fields: tuple[str, ...]
+    phase: str | None = None
+    """Phase that the session is in from then on; None where it stays."""
+
+
+_EVENTS: Final[Mapping[type[events.Event], _Row]] = {
+    events.WakeHeard: _Row("wake", ("name", "score")),
+    events.ListeningStarted: _Row("listening", ("utterance", "wake"), "listening"),
+    events.SpeechStarted: _Row("speech_started", ("utterance",)),
+    events.SpeechEnded: _Row("speech_ended", ("utterance",)),
+    events.PartialText: _Row("partial", ("utterance", "text")),
+    events.EndpointReached: _Row("endpoint", ("utterance", "reason"), "thinking"),
+    events.TextRecognised: _Row("text", ("utterance", "text")),
+    events.UtteranceUnderstood: _Row("intent", ("utterance",)),
+    events.ReplyReady: _Row("reply", ("utterance", "text", "ok")),
+    events.FirstAudio: _Row("first_audio", ("utterance",), "speaking"),
+    events.PlaybackEnded: _Row("playback_ended", ("utterance", "stopped")),
+    events.UtteranceEnded: _Row("ended", ("utterance", "outcome"), "idle"),
+    events.SessionFault: _Row("fault", ("utterance", "stage", "code", "message")),
+}
+
+_Moment = Callable[[UtteranceTrace], float | None]
+_STAGES: Final[tuple[tuple[str, _Moment, _Moment], ...]] = (
+    ("speech", lambda t: t.speech_start_s, lambda t: t.speech_end_s),
+    ("endpoint", lambda t: t.speech_end_s, lambda t: t.endpoint_s),
+    ("recognition", lambda t: t.endpoint_s, lambda t: t.final_text_s),
+    ("intent", lambda t: t.final_text_s, lambda t: t.intent_s),
+    ("action", lambda t: t.intent_s, lambda t: t.reply_s),
+    ("synthesis", lambda t: t.reply_s, lambda t: t.first_audio_s),
+)
+
+
+def event_record(event: events.Event) -> JsonObject | None:
+    """An event as the page gets it, with the session's new `phase` where it changes; None for those it does not."""
+    row = _EVENTS.get(type(event))
+    if row is None:
+        return None
+    record: JsonObject = {"type": row.name, "session": event.session, "time_ms": round(event.time_s * 1000)}
+    record |= {name: getattr(event, name) for name in row.fields}
+    if row.phase is not None:
+        record["phase"] = row.phase
+    if isinstance(event, events.UtteranceUnderstood):
+        record |= understanding_record(event.understanding)
+    return record
+
+
+def understanding_record(understanding: Understanding | None) -> JsonObject:
+    """`intent` and `slots`."""
+    if understanding is None:
+        return {"intent": None, "slots": {}}
+    return {"intent": understanding.intent, "slots": dict(understanding.slots)}
+
+
+def trace_record(trace: UtteranceTrace) -> JsonObject:
+    """An utterance and where its time went: each stage's start, counted from the first speech, and length in ms."""
+    spans = [(name, start(trace), stop(trace)) for name, start, stop in _STAGES]
+    known = [(name, start, stop) for name, start, stop in spans if start is not None and stop is not None]
+    zero_s = min((start for _, start, _ in known), default=0.0)
+    return {
+        "utterance": trace.utterance,
+        "session": trace.session,
+        "wake": trace.wake,
+        "transcript": trace.text,
+        **understanding_record(trace.understanding),
+        "reply": trace.reply,
+        "outcome": trace.outcome,
+        "endpoint_reason": trace.endpoint_reason,
+        "error": None if trace.fault is None else trace.fault.message,
+        "times_ms": trace.times_ms(),
+        "response_ms": None if trace.response_s is None else round(trace.response_s * 1000),
+        "stages": [
+            {"name": name, "start_ms": round((start - zero_s) * 1000), "ms": round((stop - start) * 1000)}
+            for name, start, stop in known
+        ],
+    }
+
+
+def model_records(wren: Wren, settings: Settings) -> list[JsonObject]:
+    """The models in use, with their licences and what should be known about them."""
+    from appliance.app import ASR_PACK, TTS_PACK, VAD_PACK
+
+    used = [ASR_PACK, VAD_PACK, TTS_PACK, *(f"wake-{word.replace('_', '-')}" for word in settings.wake.words)]
+    packs = [wren.store.catalogue.get(pack_id) for pack_id in used]
+    return [
+        {
+            "id": pack.id,
+            "task": pack.task,
+            "title": pack.title,
+            "licence": pack.licence,
+            "caveats": list(pack.caveats),
+        }
+        for pack in packs
+    ]

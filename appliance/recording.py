@@ -119,7 +119,8 @@ def hear(
     except (ApplianceError, ModelsError) as error:
         heard.error = heard.error or str(error)
     heard.cpu_s = time.process_time() - cpu_s
-    heard.utterances = list(recorder.finished)
+    # Without a wake word an hour of silence is six hundred times "nobody spoke": that is not worth telling.
+    heard.utterances = [trace for trace in recorder.finished if trace.text or trace.fault or trace.speech_start_s]
     return heard
 
 

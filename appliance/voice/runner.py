@@ -255,4 +255,8 @@ class LiveRunner:
 
     def _run_worker(self) -> None:
         while (work := self._work.get()) is not None and not self._closing.is_set():
-            work(self.post)
+            try:
+                work(self.post)
+            except Exception:
+                # Stages turn their own faults into messages; whatever gets past that must not end the worker.
+                _LOG.exception("session %s: a piece of work failed", self._session.name)

@@ -18,7 +18,6 @@ from appliance.intent.types import Entity, HomeCommand, HomeView, Understanding
 
 __all__ = ["QUESTIONS", "Skills", "decide"]
 
-_SAY_ITS_NAME: Final = frozenset({"named", "named_start", "pressed"})
 _HAS_A_WORD: Final = frozenset(
     {
         "light",
@@ -121,16 +120,14 @@ def _state(view: HomeView, understood: Understanding, _: Skills) -> Outcome:
     resolved = resolve(view, understood)
     if resolved.problem is not None:
         return Outcome(problem=resolved.problem)
-    first = resolved.entities[0]
-    if understood.response_key in ("default", "one", "one_yesno") and first.state in _NO_NEWS:
-        return Outcome(problem=Problem("unknown_state", {"entity": first.name}))
+    known = tuple(e for e in resolved.entities if e.state not in _NO_NEWS)
+    if not known and understood.response_key != "where":
+        return Outcome(problem=Problem("unknown_state", {"entity": resolved.entities[0].name}))
     asked = understood.slots.get("state")
     if asked is None:
-        return Outcome(key=understood.response_key, entities=resolved.entities)
-    matched = tuple(e for e in resolved.entities if _is_in(e, str(asked)))
-    unmatched = tuple(e for e in resolved.entities if e not in matched)
-    if understood.response_key == "one_yesno" and not matched:
-        return Outcome(key="one_yesno", entities=(), unmatched=unmatched)
+        return Outcome(key=understood.response_key, entities=known or resolved.entities)
+    matched = tuple(e for e in known if _is_in(e, str(asked)))
+    unmatched = tuple(e for e in known if e not in matched)
     return Outcome(key=understood.response_key, entities=matched, unmatched=unmatched)
 
 

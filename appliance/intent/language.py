@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -85,4 +86,4 @@ def known_languages() -> tuple[str, ...]:
     """Codes of the languages Wren has data for."""
     folder = resources.files("appliance.intent") / "data"
     names = (entry.name for entry in folder.iterdir())
-    return tuple(sorted(n.removesuffix(".json") for n in names if len(n) == len("en.json")))
+    return tuple(sorted(n.removesuffix(".json") for n in names if re.fullmatch(r"[a-z]{2}\.json", n)))

@@ -20,6 +20,7 @@ MAX_CHARS = 600
 """Longest text looked at, and longest text returned: no command is longer, and talk may be."""
 
 _LONGEST_REWRITE = 2  # words on the left side of a rewrite
+_ROUNDS = 5
 _NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([^\W\d_]+)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _OUTER_PUNCTUATION = " \t\r\n.,;:!?…"
@@ -80,8 +81,15 @@ def normalise_tracked(text: str, language: Language, *, keep_lead: bool = False)
 
 
 def _rewritten(text: str, language: Language) -> list[Word]:
-    words = _apart(_spelled_out(clean_words(text), language), language)
-    return plain_durations(_long_units(digits_for_number_words(words, language), language))
+    words = clean_words(text)
+    # One rule may make the beginning of another ("point an hour" → "point 1 hour"); two rounds are the most seen.
+    for _ in range(_ROUNDS):
+        before = words
+        words = _apart(_spelled_out(words, language), language)
+        words = plain_durations(_long_units(digits_for_number_words(words, language), language))
+        if words == before:
+            break
+    return words
 
 
 def _spelled_out(words: Sequence[Word], language: Language) -> list[Word]:

@@ -1,4 +1,7 @@
-"""Number words and spoken durations, written the way the grammar takes them: digits, hours, minutes, seconds."""
+"""Number words and spoken durations, written the way the grammar takes them: digits, hours, minutes, seconds.
+
+The number words are the language's; the little words between them (and, a, point, half) and their order are English.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ __all__ = ["digits_for_number_words", "plain_durations"]
 _DIGITS = re.compile(r"\d+")
 _LARGEST = 1_000_000
 """Nothing in a home is counted beyond it."""
+_ABOVE_GROUP = {100: 100, 1000: 1000}
+"""What may stand before "hundred" and "thousand" is below this."""
 _DECIMALS = 6
 """Digits after the point."""
 
@@ -53,7 +58,7 @@ def _integer(words: Sequence[Word], language: Language) -> tuple[int, int]:
             scale = language.scales[text]
             if n == 0:
                 group = 1
-            if group == 0 or group >= min(scale, 100) * (10 if scale > 100 else 1) or (total and scale > 100):
+            if not 0 < group < _ABOVE_GROUP[scale] or (total and scale > 100):
                 break
             group *= scale
             room = scale

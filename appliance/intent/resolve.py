@@ -195,11 +195,11 @@ def _thermostats_first(pool: Sequence[Entity]) -> list[Entity]:
 
 def _measures_temperature(entity: Entity) -> bool:
     if entity.domain == "climate":
-        return is_number(entity.attributes.get("current_temperature", entity.state))
-    return entity.domain == "sensor" and entity.device_class == "temperature" and is_number(entity.state)
+        return _is_number(entity.attributes.get("current_temperature", entity.state))
+    return entity.domain == "sensor" and entity.device_class == "temperature" and _is_number(entity.state)
 
 
-def is_number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """Whether a state or attribute is a finite number."""
     try:
         return abs(float(str(value))) < float("inf")

@@ -241,8 +241,8 @@ def test_what_cannot_be_reached_is_said() -> None:
 
 def test_what_is_not_known_is_not_made_up() -> None:
     who = assistant(entity("Desk Lamp"), entity("Sky", "weather", state="unknown"), entity("Heat", "climate"))
-    assert say(who, "is the desk lamp on", "a").text == "I do not know: Desk Lamp has not reported"
-    assert say(who, "what's the weather", "b").text == "I do not know: Sky has not reported"
+    assert say(who, "is the desk lamp on", "a").text == "I do not know, Desk Lamp has not reported its state"
+    assert say(who, "what's the weather", "b").text == "I do not know, Sky has not reported its state"
     assert say(who, "what's the temperature of heat", "c").text == "Sorry, nothing here measures the temperature"
 
 

@@ -83,6 +83,7 @@ class Mixer:
         self._playing_sound: Samples | None = None
         self._sound_at = 0
         self._gain = 1.0
+        self._quiet = True
         self._rendered = 0
         self._awake = 0
         self._silent = self._sleepy
@@ -137,13 +138,14 @@ class Mixer:
             self._add_sound(out)
             sounding = True
         if sounding:
+            if self._quiet:
+                self._gain = self._gain_wanted  # nobody hears the jump
             self._apply_gain(out)
             np.clip(out, -1.0, 1.0, out=out)
-        else:
-            self._gain = self._gain_wanted  # nobody hears the jump
-            if self._wants_noise(ready):
-                self._add_noise(out)
-                sounding = True
+        self._quiet = not sounding
+        if self._quiet and self._wants_noise(ready):
+            self._add_noise(out)
+            sounding = True
         self._rendered += frames
         if sounding:
             self._awake += frames

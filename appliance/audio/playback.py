@@ -278,18 +278,14 @@ class DevicePlayer:
         """Let time go on: what would have been played is thrown away as fast as it would have been played."""
         self._format = None
         now_s = time.monotonic()
-        if not self._mixer.sounding:
-            self._lost_since_s = now_s
-            return IDLE_S
-        if self._lost_since_s is None:
-            self._lost_since_s = now_s
-        missed = round((now_s - self._lost_since_s) * self._mixer.rate_hz)
-        while missed > 0:
+        missed = round((now_s - (self._lost_since_s or now_s)) * self._mixer.rate_hz)
+        self._lost_since_s = now_s
+        while missed > 0 and self._mixer.sounding:
             self.serve()
             self._mixer.render(min(missed, MAX_BLOCK), now_s)
             missed -= MAX_BLOCK
-        self._lost_since_s = now_s
-        return min(LOST_STEP_S, self.serve())
+        wait_s = self.serve()
+        return min(LOST_STEP_S, wait_s) if self._mixer.sounding else wait_s
 
     # ---- helpers
 

@@ -257,6 +257,6 @@ class LiveRunner:
         while (work := self._work.get()) is not None and not self._closing.is_set():
             try:
                 work(self.post)
-            except Exception:
+            except Exception:  # noqa: BLE001
                 # Stages turn their own faults into messages; whatever gets past that must not end the worker.
                 _LOG.exception("session %s: a piece of work failed", self._session.name)

@@ -19,7 +19,6 @@ from appliance.settings.model import (
     WakeWordSettings,
     WebSettings,
 )
-from appliance.settings.parts import silence_settings, wren_settings
 
 __all__ = [
     "AudioSettings",
@@ -37,6 +36,4 @@ __all__ = [
     "parse_value",
     "setting_keys",
     "settings_path",
-    "silence_settings",
-    "wren_settings",
 ]

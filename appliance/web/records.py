@@ -30,6 +30,7 @@ class _Row(NamedTuple):
 _EVENTS: Final[Mapping[type[events.Event], _Row]] = {
     events.WakeHeard: _Row("wake", ("name", "score")),
     events.ListeningStarted: _Row("listening", ("utterance", "wake"), "listening"),
+    events.Announcing: _Row("announcing", ("utterance", "text")),
     events.SpeechStarted: _Row("speech_started", ("utterance",)),
     events.SpeechEnded: _Row("speech_ended", ("utterance",)),
     events.PartialText: _Row("partial", ("utterance", "text")),

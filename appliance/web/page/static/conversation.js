@@ -48,7 +48,7 @@ export class Conversation {
 class Entry {
   #source = element("span", { className: "source" });
   #response = element("span", { className: "response" });
-  #said = element("p", { className: "said", data: { final: "false" } });
+  #said = element("p", { className: "said", hidden: true, data: { final: "false" } });
   #chips = element("ul", { className: "chips", hidden: true });
   #reply = element("p", { className: "reply" });
   #play;
@@ -66,7 +66,10 @@ class Entry {
 
   update({ source, text, final, intent, slots, reply, outcome, error, trace }) {
     if (source !== undefined) this.#source.textContent = source;
-    if (text) this.#said.textContent = text;
+    if (text) {
+      this.#said.textContent = text;
+      this.#said.hidden = false;
+    }
     if (final !== undefined) this.#said.dataset.final = String(final);
     if (intent !== undefined) this.#showIntent(intent, slots ?? {});
     if (reply) {

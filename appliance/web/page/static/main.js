@@ -60,6 +60,8 @@ function show(message) {
     const final = type === "text";
     conversation.update(id, { source: sourceOf(session), text: message.text, final });
     if (session === talk.session) byId("partial").textContent = message.text;
+  } else if (type === "announcing") {
+    conversation.update(id, { source: "Announced", reply: message.text });
   } else if (type === "intent") {
     conversation.update(id, { intent: message.intent, slots: message.slots });
   } else if (type === "reply") {

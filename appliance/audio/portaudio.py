@@ -21,13 +21,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from appliance.audio.alsa import alsa_is_configured, quieten
 from appliance.audio.frame import Samples
-from appliance.audio.quiet import quieten
 from appliance.errors import DeviceFaultError, NoDeviceError
 
 __all__ = ["Give", "Pcm", "PortAudio", "PortAudioStream", "StreamFormat", "Take", "portaudio"]
 
-CARDS: Final = Path("/proc/asound/cards")
+ALSA: Final = Path("/proc/asound")
 CLOSE_TIMEOUT_S: Final = 1.0
 """A sound server that hangs lets no stream be closed; its owner must not hang with it."""
 FORCED_RESCAN_S: Final = 300.0
@@ -254,6 +254,8 @@ class PortAudio:
                 f"sound needs PortAudio, which is not installed ({error}); run `make setup`, or install libportaudio2"
             ) from None
         quieten()
+        if not alsa_is_configured():
+            raise NoDeviceError("ALSA's configuration is missing or broken; reinstall libasound2-data")
         self._cards = _cards()
         self._module, self._library = pyaudio, pyaudio.PyAudio()
 
@@ -327,7 +329,7 @@ def _stable_name(name: str) -> tuple[str, str]:
     if match is None:
         return name, name
     try:
-        card = Path(f"/proc/asound/card{match['card']}/id").read_text(encoding="utf-8").strip()
+        card = (ALSA / f"card{match['card']}" / "id").read_text(encoding="utf-8").strip()
     except OSError:
         card = match["card"]
     return f"hw:CARD={card},DEV={match['device']}", match["title"]
@@ -335,7 +337,7 @@ def _stable_name(name: str) -> tuple[str, str]:
 
 def _cards() -> str:
     try:
-        return CARDS.read_text(encoding="utf-8")
+        return (ALSA / "cards").read_text(encoding="utf-8")
     except OSError:
         return ""
 

@@ -1,6 +1,7 @@
-"""Keeps ALSA and JACK from writing to stderr whenever PortAudio looks around: dozens of lines that mean nothing.
+"""What must be seen to with the sound libraries themselves before PortAudio looks around.
 
-Their own error hooks are used, so that nothing of ours, or of other threads, is hidden with it.
+ALSA and JACK write dozens of lines to stderr that mean nothing: their own error hooks are set, so that nothing of ours
+is hidden with it. And PortAudio ends the whole process (an assertion) where ALSA's configuration is missing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 import os
 from typing import Any, Final
 
-__all__ = ["quieten"]
+__all__ = ["alsa_is_configured", "quieten"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,6 +42,17 @@ def quieten() -> None:
     if jack is not None:
         jack.jack_set_error_function(_JACK_IGNORE)
         jack.jack_set_info_function(_JACK_IGNORE)
+
+
+def alsa_is_configured() -> bool:
+    """Whether PortAudio can be started: it asserts that ALSA has a PCM named `default` or `dmix`."""
+    alsa = _loaded("libasound.so.2")
+    if alsa is None:
+        return True  # no ALSA on this system: PortAudio asks another
+    found = ctypes.c_void_p()
+    alsa.snd_config_update()
+    top = ctypes.c_void_p.in_dll(alsa, "snd_config")
+    return any(alsa.snd_config_search(top, name, ctypes.byref(found)) == 0 for name in (b"pcm.default", b"pcm.dmix"))
 
 
 def _loaded(name: str) -> ctypes.CDLL | None:

@@ -235,7 +235,7 @@ class LiveRunner:
             self._wakeup.acquire()
             try:
                 self._take_one()
-            except Exception:  # noqa: BLE001
+            except Exception:  # noqa: BLE001 - the last line of defence
                 # The last line of defence: one bad frame must not end the session's thread, and must be seen.
                 _LOG.exception("session %s: a frame or message could not be handled", self._session.name)
                 self._session.stop()

@@ -3,9 +3,9 @@
 import { byId, element } from "./dom.js";
 
 const MICROPHONES = {
-  live: "Microphone here: live",
-  muted: "Microphone here: muted",
-  absent: "No microphone on this machine",
+  live: "Wren’s mic: live",
+  muted: "Wren’s mic: muted",
+  absent: "Wren has no mic",
 };
 const TASKS = { asr: "hearing", vad: "noticing speech", tts: "speaking", wake: "wake word" };
 

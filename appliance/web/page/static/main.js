@@ -29,12 +29,12 @@ function stateText({ phase, outcome, handsFree }) {
 }
 
 talk.addEventListener("phase", ({ detail }) => {
-  // "I heard nothing" must stay readable when the microphone is put away a moment later.
-  const again = detail.phase === "idle" && stage.dataset.phase === "idle" && !detail.outcome;
   stage.dataset.phase = detail.phase;
   byId("talk-name").textContent = { idle: "Talk", speaking: "Interrupt" }[detail.phase] ?? "Stop";
   byId("hands-free").checked = detail.handsFree;
-  if (!again || detail.handsFree) byId("state").textContent = stateText(detail);
+  // "I heard nothing" must stay readable when the microphone is put away a moment later.
+  const kept = detail.phase === "idle" && Object.values(OUTCOMES).includes(byId("state").textContent);
+  if (!kept) byId("state").textContent = stateText(detail);
   if (detail.phase === "opening" || detail.phase === "listening") notice(null);
   if (detail.phase === "idle") byId("partial").textContent = "";
 });
@@ -49,7 +49,7 @@ addEventListener("keydown", (event) => event.key === "Escape" && talk.stop());
 
 function sourceOf(session) {
   if (session === talk.session) return "Spoken here";
-  if (session.startsWith("browser")) return "Spoken on another page";
+  if (session.startsWith("browser")) return "Spoken on a page";
   return "Spoken to this machine";
 }
 

@@ -88,6 +88,7 @@ class LocalAudio:
         self._player = players[0]
         self._microphone = Microphone(audio.microphone, self._runner.push, self._on_state, block=block)
         self._unsubscribe = service.hub.subscribe(self._acknowledge)
+        service.microphone = self
 
     def start(self) -> None:
         """Open both; returns at once."""

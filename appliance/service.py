@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from appliance.app import Wren
 from appliance.errors import ApplianceError
@@ -19,13 +19,22 @@ from appliance.voice.loop import Phase
 from appliance.voice.runner import LiveRunner
 from appliance.voice.session import Player, Session
 
-__all__ = ["LOCAL", "Service", "SessionLimitError"]
+__all__ = ["LOCAL", "MicrophoneSwitch", "Service", "SessionLimitError"]
 
 MAX_SESSIONS: Final = 8
 """Each takes two threads and some 10 MB; more microphones than this belong on more than one appliance."""
 
 LOCAL: Final = "local"
 """Name of the session of the machine's own microphone and speaker."""
+
+
+class MicrophoneSwitch(Protocol):
+    """The machine's own microphone, as a face may close and open it."""
+
+    def mute(self, muted: bool) -> None:
+        """Close the microphone for good (not merely ignore it), or open it again. May take a moment."""
+        ...
+
 
 MakePlayer = Callable[[LiveRunner], Player]
 
@@ -43,6 +52,8 @@ class Service:
     def __init__(self, wren: Wren, hub: Hub | None = None) -> None:
         self.wren = wren
         self.hub = hub or Hub()
+        self.microphone: MicrophoneSwitch | None = None
+        """The machine's own; None where it is not used."""
         self._traces = TraceRecorder(keep=100)
         self.hub.subscribe(self._traces)
         self._sessions: dict[str, LiveRunner] = {}

@@ -6,7 +6,7 @@ import asyncio
 import struct
 import time
 from importlib import metadata
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from appliance.audio.frame import Samples
 from appliance.voice.asr.protocol import Cancel
 from appliance.web.context import CONTEXT, WebContext
-from appliance.web.errors import BusyError, RequestError, TooLargeError
+from appliance.web.errors import BusyError, NoMicrophoneError, RequestError, TooLargeError
 from appliance.web.records import model_records, trace_record, understanding_record
 
-__all__ = ["get_say", "get_state", "get_traces", "post_text", "say_url"]
+__all__ = ["get_say", "get_state", "get_traces", "post_mute", "post_text", "say_url"]
 
 MAX_TEXT: Final = 500
 """Characters of a typed command."""
@@ -37,6 +37,15 @@ class _TextRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TEXT)]
+
+
+class _MuteRequest(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    muted: bool
+
+
+Asked = TypeVar("Asked", bound=BaseModel)
 
 
 async def get_state(request: web.Request) -> web.Response:
@@ -65,7 +74,7 @@ async def get_traces(request: web.Request) -> web.Response:
 async def post_text(request: web.Request) -> web.Response:
     """`POST /api/text {"text": …}`: understood, acted on, answered."""
     context = request.app[CONTEXT]
-    text = await _text(request)
+    text = (await _asked(request, _TextRequest, '{"text": "…"}')).text
     if context.texts.locked():
         raise BusyError("as many commands are being carried out as Wren takes; try again in a moment")
     async with context.texts:
@@ -79,6 +88,17 @@ async def post_text(request: web.Request) -> web.Response:
             "say": say_url(reply.text),
         }
     )
+
+
+async def post_mute(request: web.Request) -> web.Response:
+    """`POST /api/mute {"muted": …}`: really closes this machine's microphone, or opens it again."""
+    context = request.app[CONTEXT]
+    muted = (await _asked(request, _MuteRequest, '{"muted": true}')).muted
+    switch = context.service.microphone
+    if switch is None:
+        raise NoMicrophoneError("this machine's own microphone is not in use, so there is nothing to mute")
+    await asyncio.to_thread(switch.mute, muted)
+    return web.json_response({"microphone": context.machine().microphone})
 
 
 async def get_say(request: web.Request) -> web.StreamResponse:
@@ -121,9 +141,9 @@ async def _speak(request: web.Request, context: WebContext, text: str) -> web.St
         cancel.cancel()
 
 
-async def _text(request: web.Request) -> str:
+async def _asked(request: web.Request, kind: type[Asked], example: str) -> Asked:
     if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
-        raise TooLargeError(f"a command is at most {MAX_BODY_BYTES} bytes long")
+        raise TooLargeError(f"a request is at most {MAX_BODY_BYTES} bytes long")
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             body = await request.content.read(MAX_BODY_BYTES + 1)
@@ -132,13 +152,13 @@ async def _text(request: web.Request) -> str:
     except TimeoutError:
         raise RequestError(f"the request was not complete after {BODY_TIMEOUT_S:.0f} s") from None
     if len(body) > MAX_BODY_BYTES:
-        raise TooLargeError(f"a command is at most {MAX_BODY_BYTES} bytes long")
+        raise TooLargeError(f"a request is at most {MAX_BODY_BYTES} bytes long")
     try:
-        return _TextRequest.model_validate_json(body).text
+        return kind.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(step) for step in first["loc"])
-        raise RequestError(f'{where + ": " if where else ""}{first["msg"]}; send {{"text": "…"}}') from None
+        raise RequestError(f"{where + ': ' if where else ''}{first['msg']}; send {example}") from None
 
 
 def _wav_header(rate_hz: int) -> bytes:

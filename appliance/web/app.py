@@ -57,6 +57,7 @@ def make_app(
     app.router.add_get("/api/state", api.get_state)
     app.router.add_get("/api/traces", api.get_traces)
     app.router.add_post("/api/text", api.post_text)
+    app.router.add_post("/api/mute", api.post_mute)
     app.router.add_get("/api/say", api.get_say)
     app.router.add_post("/api/file", post_file)
     return app

@@ -12,6 +12,7 @@ __all__ = [
     "BusyError",
     "DiskFullError",
     "HostError",
+    "NoMicrophoneError",
     "OriginError",
     "ProtocolError",
     "RateError",
@@ -54,6 +55,13 @@ class OriginError(WebError):
 
     code = "web.origin"
     status = HTTPStatus.FORBIDDEN
+
+
+class NoMicrophoneError(WebError):
+    """This machine's own microphone is not in use."""
+
+    code = "web.no_microphone"
+    status = HTTPStatus.CONFLICT
 
 
 class RateError(WebError):

@@ -47,6 +47,27 @@ def test_the_state_names_models_licences_and_what_is_degraded(wren: Wren) -> Non
     assert all(model["licence"] for model in models)
 
 
+def test_the_machines_microphone_is_muted_through_its_switch(page: RunningPage) -> None:
+    async def ask(muted: object) -> tuple[int, dict[str, object]]:
+        async with http(page) as session, session.post("/api/mute", json={"muted": muted}) as response:
+            return response.status, dict(await response.json())
+
+    status, answer = run(ask(True))
+    assert status == 409
+    assert answer["error"]["code"] == "web.no_microphone"  # type: ignore[index]
+    asked: list[bool] = []
+
+    class FakeSwitch:
+        def mute(self, muted: bool) -> None:
+            asked.append(muted)
+
+    page.service.microphone = FakeSwitch()
+    assert run(ask(True)) == (200, {"microphone": "absent"})
+    assert run(ask(False))[0] == 200
+    assert run(ask("yes"))[0] == 400
+    assert asked == [True, False]
+
+
 def test_a_typed_command_acts_and_is_answered(page: RunningPage) -> None:
     async def scenario() -> tuple[dict[str, object], bytes]:
         async with http(page) as session:

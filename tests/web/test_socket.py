@@ -6,6 +6,8 @@ import asyncio
 import queue
 import threading
 import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from socket import SHUT_RDWR
 
 import aiohttp
@@ -20,6 +22,8 @@ from tests.web.running import RunningPage, running_page
 
 LIGHTS = "please turn on the kitchen lights"
 CLOCK = "what time is it"
+MAX_POOL = 6
+"""Threads that asyncio keeps for blocking calls on two cores."""
 
 
 async def no_sessions(page: RunningPage, timeout_s: float = 3.0) -> float:
@@ -356,3 +360,30 @@ def test_when_wren_stops_pages_are_told_and_their_sessions_end(wren: Wren) -> No
         assert page.service.sessions() == {}
 
     run(scenario())
+
+
+def test_pages_that_come_and_go_leave_nothing_behind(page: RunningPage) -> None:
+    async def visit() -> None:
+        async with talker(page) as talk:
+            await talk.send(type="start", rate_hz=16_000)
+            await talk.until("listening")
+            await talk.socket.send_bytes(bytes(6400))
+
+    def held() -> tuple[int, int]:
+        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+    run(visit())
+    threads, files = held()
+    for _ in range(8):
+        run(asyncio.wait_for(_many(visit, 3), 60))
+    deadline_s = time.monotonic() + 5
+    while (page.service.sessions() or held()[0] > threads + MAX_POOL) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert page.service.sessions() == {}
+    # The pool of the page's own loop may have grown; the sessions' threads, two each, are gone.
+    assert held()[0] <= threads + MAX_POOL
+    assert held()[1] <= files + 2
+
+
+async def _many(visit: Callable[[], Coroutine[None, None, None]], count: int) -> None:
+    await asyncio.gather(*(visit() for _ in range(count)))

@@ -7,12 +7,20 @@ const MICROPHONES = {
   muted: "Wren’s mic: muted",
   absent: "Wren has no mic",
 };
+const TITLES = {
+  live: "Press to close this machine’s microphone",
+  muted: "The microphone is closed. Press to open it again",
+  absent: "This machine has no microphone that can be opened",
+};
 const TASKS = { asr: "hearing", vad: "noticing speech", tts: "speaking", wake: "wake word" };
 
 export function showState(state) {
   const machine = byId("machine");
   machine.textContent = MICROPHONES[state.microphone] ?? state.microphone;
   machine.dataset.state = state.microphone;
+  machine.disabled = state.microphone === "absent";
+  machine.title = TITLES[state.microphone] ?? "";
+  machine.setAttribute("aria-pressed", String(state.microphone === "muted"));
   machine.hidden = false;
 
   byId("wake-words").textContent = state.wake_words.map((word) => `“${word.replaceAll("_", " ")}”`).join(" or ");

@@ -27,6 +27,13 @@ export const postText = (text) =>
     body: JSON.stringify({ text }),
   });
 
+export const postMute = (muted) =>
+  ask("/api/mute", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ muted }),
+  });
+
 export const postFile = (file) =>
   ask(`/api/file?name=${encodeURIComponent(file.name)}`, {
     method: "POST",

@@ -1,7 +1,7 @@
 // Puts the page together: the link's events go to the talk button and the conversation, and back.
 
 import { showConnection, showState } from "./about.js";
-import { getState, getTraces, postFile, postText } from "./api.js";
+import { getState, getTraces, postFile, postMute, postText } from "./api.js";
 import { Conversation } from "./conversation.js";
 import { byId } from "./dom.js";
 import { Link } from "./link.js";
@@ -99,6 +99,17 @@ async function refresh() {
 setInterval(() => {
   if (link.up && !document.hidden) getState().then(showState, (error) => notice(error.message));
 }, STATE_EVERY_MS);
+
+// ---- this machine's own microphone
+
+byId("machine").addEventListener("click", async ({ currentTarget }) => {
+  try {
+    await postMute(currentTarget.getAttribute("aria-pressed") !== "true");
+    showState(await getState());
+  } catch (error) {
+    notice(error.message);
+  }
+});
 
 // ---- typing
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from appliance.app import Wren
+from appliance.app import Wren, WrenSettings
+from appliance.voice.parts import SessionSettings
 from tests.peers.chromium import OTHER_NAME, Wire, chromium, need_chromium, speak_into
 from tests.web.client import heard_by
 from tests.web.running import TOKEN, RunningPage, page_settings, running_page
@@ -297,3 +298,18 @@ def test_a_page_comes_back_when_wren_does(wren: Wren) -> None:
             tab.page.locator("#text").fill(CLOCK)
             tab.page.locator("#text").press("Enter")
             expect(tab.page.locator(".entry .said").first).to_have_text(CLOCK)
+
+
+@pytest.mark.slow
+def test_a_follow_up_is_listened_for_with_the_same_microphone(lights_wav: Path) -> None:
+    following = WrenSettings(session=SessionSettings(follow_up=True, follow_up_s=1.5))
+    with Wren.open(following) as wren, running_page(wren) as served, chromium(lights_wav) as (browser,):
+        tab = Tab(browser, served)
+        tab.page.locator("#talk").click()
+        tab.wait(lambda: len(tab.told("listening")) == 2, "no follow-up")
+        expect(tab.page.locator("#state")).to_have_text("Listening…")
+        tab.wait(lambda: len(tab.told("ended")) == 2, "the follow-up did not end")
+        assert [message["outcome"] for message in tab.told("ended")] == ["answered", "nothing-heard"]
+        tab.wait(lambda: bool(tab.told("stopped")), "the session was not closed")
+        expect(tab.page.locator("#state")).to_have_text("I heard nothing. Press and speak")
+        assert not tab.complaints

@@ -18,7 +18,10 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
-COMMANDS: Final = ("run", "demo", "doctor", "devices", "listen", "understand", "say", "models", "config")
+COMMANDS: Final = (
+    *("run", "demo", "doctor", "devices", "listen", "understand", "say"),
+    *("probe", "plan", "models", "config"),
+)
 """One module of this package each, with `add(subparsers)` and `run(arguments) -> int`; imported when it is used."""
 
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -33,6 +34,8 @@ __all__ = ["LocalAudio", "run", "wren_settings"]
 _LOG = logging.getLogger(__name__)
 
 TICK_S: Final = 0.25
+DEVICES_S: Final = 3.0
+"""Longest wait for the devices before the person who started Wren is told what to do."""
 MAX_WAITING: Final = 20
 """Announcements that wait for a quiet moment; beyond it the oldest is dropped, and that is logged."""
 DEFAULT_BLOCK: Final = 256
@@ -112,6 +115,11 @@ class LocalAudio:
                 self._microphone.start()
             self._muted = muted
 
+    @property
+    def settled(self) -> bool:
+        """Whether both devices have been found, or found missing."""
+        return {"microphone", "speaker"} <= self._states.keys()
+
     def state(self) -> MachineState:
         """What the page and `doctor` show."""
         microphone, speaker = self._states.get("microphone"), self._states.get("speaker")
@@ -164,7 +172,7 @@ async def run(settings: Settings, progress: Progress, say: Say) -> None:
                 server = await stack.enter_async_context(serve(service, settings, local.state))
                 say(f"Wren's page: {server.link}")
             local.start()
-            say(f"Say “{settings.wake.words[0].replace('_', ' ')}” and a command; Ctrl-C ends Wren.")
+            say(f"{await _greeting(local, settings)} Ctrl-C ends Wren.")
             await stop.wait()
             say("Wren is stopping.")
     finally:
@@ -172,6 +180,17 @@ async def run(settings: Settings, progress: Progress, say: Say) -> None:
         await asyncio.to_thread(local.close)
         service.close()
         wren.close()
+
+
+async def _greeting(local: LocalAudio, settings: Settings) -> str:
+    """What a person can do now: depends on whether there is a microphone, which takes a moment to find out."""
+    deadline_s = time.monotonic() + DEVICES_S
+    while not local.settled and time.monotonic() < deadline_s:
+        await asyncio.sleep(TICK_S / 5)
+    if local.state().microphone == "live":
+        return f"Say “{settings.wake.words[0].replace('_', ' ')}” and a command."
+    page = "open the page and talk to it there" if settings.web.enabled else "plug one in; it is taken at once"
+    return f"No microphone here: {page}."
 
 
 async def _watch_timers(service: Service) -> None:

@@ -7,12 +7,15 @@ from typing import ClassVar
 __all__ = [
     "ArtefactError",
     "CatalogueError",
+    "ConsentNeededError",
     "ConversionError",
     "EngineError",
     "FetchError",
     "ModelsError",
     "PackCorruptError",
     "PackMissingError",
+    "QuantisationRefusedError",
+    "StoreCapError",
     "StoreFullError",
 ]
 
@@ -74,3 +77,21 @@ class EngineError(ModelsError):
     """An engine could not be made or run; the backend's own text is in the message."""
 
     code = "models.engine"
+
+
+class QuantisationRefusedError(ModelsError):
+    """A quantised graph has something in it that its backend would refuse; the message names the node."""
+
+    code = "models.quantise"
+
+
+class ConsentNeededError(ModelsError):
+    """A pack's checksums could not be established beforehand; fetching it needs the user's word."""
+
+    code = "models.consent"
+
+
+class StoreCapError(StoreFullError):
+    """The store's own size cap leaves no room, and nothing more may be evicted."""
+
+    code = "models.cap"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance.cli.common import print_json, warn
 
 if TYPE_CHECKING:
     from models import Store
+    from models.quantize import QuantiseReport
 
 __all__ = ["add", "run"]
 
@@ -16,7 +18,7 @@ __all__ = ["add", "run"]
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Its options."""
     parser = subparsers.add_parser("models", help="list, fetch, verify or remove model packs")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="list|fetch|verify|remove")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|fetch|verify|remove|quantize")
     listing = actions.add_parser("list", help="packs, their state and their licences")
     listing.add_argument("--json", action="store_true")
     for name, text in (
@@ -26,11 +28,19 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("pack", nargs="+" if name == "remove" else "*", metavar="PACK")
+    quantising = actions.add_parser("quantize", help="try fewer bits, measure them here, keep what is as accurate")
+    quantising.add_argument("pack", nargs="*", metavar="PACK", help="(default: all that can be quantised)")
+    quantising.add_argument("--report", action="store_true", help="print what was found before; try nothing")
+    quantising.add_argument(
+        "--speech", type=Path, metavar="DIR", help="recordings to judge by (commands/, negatives/, each a manifest.tsv)"
+    )
+    quantising.add_argument("--json", action="store_true")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Dispatch."""
-    return {"list": _list, "fetch": _fetch, "verify": _verify, "remove": _remove}[arguments.action](arguments)
+    actions = {"list": _list, "fetch": _fetch, "verify": _verify, "remove": _remove, "quantize": _quantize}
+    return actions[arguments.action](arguments)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -114,6 +124,56 @@ def _remove(arguments: argparse.Namespace) -> int:
         store.remove(pack_id)
         print(f"{pack_id}: removed")
     return 0
+
+
+def _quantize(arguments: argparse.Namespace) -> int:
+    from models import Store, TerminalProgress
+    from models.convert import needs_conversion, prepare
+    from models.quantize import open_quantised, quantisable, quantise
+
+    store = Store()
+    packs = arguments.pack or quantisable()
+    if arguments.report:
+        reports = [report for pack_id in packs for report in open_quantised(store, pack_id)[1]]
+    else:
+        from appliance.evaluation import evaluations, load_material
+
+        progress = TerminalProgress()
+        # The voice and the recogniser calibrate and judge, whichever pack is asked for.
+        for pack_id in dict.fromkeys((*packs, *quantisable())):
+            store.ensure(pack_id, progress)
+            if needs_conversion(pack_id):
+                prepare(store, pack_id, progress)
+        judges, material = evaluations(store, arguments.speech), load_material(arguments.speech)
+        reports = []
+        for pack_id in packs:
+            reports += quantise(store, pack_id, judges, material, progress)
+        progress.finish()
+    for report in reports:
+        if arguments.json:
+            print_json(report.model_dump(mode="json"))
+        else:
+            print("\n".join(_report_lines(report)))
+    return 0
+
+
+def _report_lines(report: QuantiseReport) -> list[str]:
+    """A report for a person: a line a variant, a line a graph of it, the choice."""
+    lines = [
+        f"{report.pack}, {report.group} ({report.machine})",
+        f"  {report.fp32.measure}, {report.fp32.items} items: FP32 {report.fp32.value:.2%}",
+    ]
+    for variant in report.variants:
+        score = "not run" if variant.score is None else f"{variant.score.value:.2%}"
+        speed = f"{variant.speed_up:.2f} x FP32" if variant.parts else "-"
+        verdict = "passed" if variant.passed else f"refused ({variant.why})"
+        lines.append(f"  {variant.variant:<17} {score:>8}  {speed:>11}  {verdict}")
+        lines += [
+            f"    {part.part:<15} {part.bytes / 1e6:>6.1f} MB  {part.cpu_ms:>7.1f} ms  {part.snr_db:>6.1f} dB"
+            f"  {len(part.kept_float)} of {part.sites} in float"
+            for part in variant.parts
+        ]
+    return lines + [f"  {target}: {report.chosen[target]}: {why}" for target, why in report.why.items()]
 
 
 def _fetchable(store: Store) -> list[str]:

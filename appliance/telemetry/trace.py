@@ -11,7 +11,7 @@ from appliance import events
 from appliance.events import Event
 from appliance.intent.types import Understanding
 
-__all__ = ["TraceRecorder", "UtteranceTrace", "waterfall"]
+__all__ = ["TraceRecorder", "UtteranceTrace", "stages", "waterfall"]
 
 
 @dataclass(slots=True)
@@ -126,10 +126,16 @@ _SPANS: Final[tuple[_Span, ...]] = (
 )
 
 
-def waterfall(trace: UtteranceTrace, width: int = 48) -> list[str]:
-    """Lines of text: one bar a stage and its length in ms. `recognition` is what was left after the endpoint."""
+def stages(trace: UtteranceTrace) -> list[tuple[str, float, float]]:
+    """(stage, start, stop) in seconds for each stage that took place; `recognition` is what was left after the
+    endpoint."""
     known = [(name, start(trace), stop(trace)) for name, start, stop in _SPANS]
-    spans = [(name, start, stop) for name, start, stop in known if start is not None and stop is not None]
+    return [(name, start, stop) for name, start, stop in known if start is not None and stop is not None]
+
+
+def waterfall(trace: UtteranceTrace, width: int = 48) -> list[str]:
+    """Lines of text: one bar a stage and its length in ms."""
+    spans = stages(trace)
     if not spans:
         return []
     begin = min(start for _, start, _ in spans)

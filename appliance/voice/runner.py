@@ -160,13 +160,15 @@ class SimulatedPlayer:
 class LiveRunner:
     """A session thread and a worker thread on the monotonic clock.
 
-    Two queues. Frames: bounded, full drops the oldest (late sound is worth less than new sound), counted.
-    Messages: bounded, full makes the worker wait (a reply is made no faster than the session takes it).
+    Three queues. Frames: bounded, full drops the oldest (late sound is worth less than new sound), counted.
+    Messages: bounded, full makes the worker wait (a reply is made no faster than the session takes it). Calls:
+    bounded, full refuses.
     """
 
     MAX_FRAMES: Final = 300
     MAX_MESSAGES: Final = 256
     MAX_WORK: Final = 64
+    MAX_CALLS: Final = 64
 
     def __init__(self, session_of: Callable[[LiveRunner], Session], *, epoch_s: float = 0.0) -> None:
         """`epoch_s` is the monotonic time that counts as 0; frames pushed must carry times on the same clock."""
@@ -175,7 +177,7 @@ class LiveRunner:
         self._messages: queue.Queue[Message] = queue.Queue(self.MAX_MESSAGES)
         self._work: queue.Queue[Callable[[Post], None] | None] = queue.Queue(self.MAX_WORK)
         self._wakeup = threading.Semaphore(0)
-        self._calls: deque[Callable[[], None]] = deque(maxlen=self.MAX_WORK)
+        self._calls: deque[Callable[[], None]] = deque()
         self._closing = threading.Event()
         self.dropped_frames = 0
         """Frames lost because the session could not keep up."""
@@ -203,10 +205,14 @@ class LiveRunner:
         self._frames.append(frame)
         self._wakeup.release()
 
-    def call(self, action: Callable[[], None]) -> None:
-        """Do something to the session on its own thread."""
+    def call(self, action: Callable[[], None]) -> bool:
+        """Do something to the session on its own thread; False (refused, and logged) where too much waits already."""
+        if len(self._calls) >= self.MAX_CALLS:
+            _LOG.warning("session %s: %d calls wait; one more is refused", self._session.name, self.MAX_CALLS)
+            return False
         self._calls.append(action)
         self._wakeup.release()
+        return True
 
     def submit(self, work: Callable[[Post], None]) -> None:
         """Run work on the worker thread."""

@@ -124,8 +124,7 @@ class Session:
     def deliver(self, message: Message) -> None:
         """Take a result of earlier work."""
         if isinstance(message, PartialMade):
-            if message.generation == self._state.generation and self._state.phase is Phase.LISTENING and message.text:
-                self._emit(events.PartialText(self._runner.now(), self.name, self._utterance, message.text))
+            self._partial_made(message)
         elif isinstance(message, ChunkMade):
             self._play(message)
         elif isinstance(message, SpeechMade):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from appliance import events
-from appliance.telemetry.trace import UtteranceTrace
+from appliance.telemetry.trace import UtteranceTrace, stages
 
 if TYPE_CHECKING:
     from appliance.app import Wren
@@ -44,16 +44,6 @@ _EVENTS: Final[Mapping[type[events.Event], _Row]] = {
     events.SessionFault: _Row("fault", ("utterance", "stage", "code", "message")),
 }
 
-_Moment = Callable[[UtteranceTrace], float | None]
-_STAGES: Final[tuple[tuple[str, _Moment, _Moment], ...]] = (
-    ("speech", lambda t: t.speech_start_s, lambda t: t.speech_end_s),
-    ("endpoint", lambda t: t.speech_end_s, lambda t: t.endpoint_s),
-    ("recognition", lambda t: t.endpoint_s, lambda t: t.final_text_s),
-    ("intent", lambda t: t.final_text_s, lambda t: t.intent_s),
-    ("action", lambda t: t.intent_s, lambda t: t.reply_s),
-    ("synthesis", lambda t: t.reply_s, lambda t: t.first_audio_s),
-)
-
 
 def event_record(event: events.Event) -> JsonObject | None:
     """An event as the page gets it, with the session's new `phase` where it changes; None for those it does not."""
@@ -78,8 +68,7 @@ def understanding_record(understanding: Understanding | None) -> JsonObject:
 
 def trace_record(trace: UtteranceTrace) -> JsonObject:
     """An utterance and where its time went: each stage's start, counted from the first speech, and length in ms."""
-    spans = [(name, start(trace), stop(trace)) for name, start, stop in _STAGES]
-    known = [(name, start, stop) for name, start, stop in spans if start is not None and stop is not None]
+    known = stages(trace)
     zero_s = min((start for _, start, _ in known), default=0.0)
     return {
         "utterance": trace.utterance,

@@ -77,6 +77,23 @@ def test_events_tell_the_whole_story_in_order(simulated: tuple[SimulatedRunner, 
     assert {event.session for event in bench.told} == {"test"}
 
 
+def test_partials_go_on_while_somebody_speaks_and_stop_for_long_ones(
+    simulated: tuple[SimulatedRunner, Bench],
+) -> None:
+    runner, bench = simulated
+    for _ in range(2):
+        bench.told.clear()
+        runner.call(bench.session.listen)
+        start_s = runner.now()
+        sound = frames(speech(16.0), silence(2.0))
+        for frame in sound:
+            runner.push(Frame(frame.samples, frame.time_s + start_s, frame.seq))
+        runner.drain()
+        partials = [e.time_s - start_s for e in bench.told if isinstance(e, events.PartialText)]
+        assert 20 <= len(partials) <= 42
+        assert max(partials) < 13.0
+
+
 def test_playback_ends_when_the_last_sample_is_out(simulated: tuple[SimulatedRunner, Bench]) -> None:
     runner, bench = simulated
     bench.thinker.reply = "one two three four"

@@ -97,7 +97,7 @@ done
 cat "$work/run.txt"
 [ -n "$served" ] || { echo "clean_machine: the page was not served" >&2; exit 1; }
 grep -qi 'no microphone\|no sound' "$work/run.txt"
-chroot "$root" pkill -INT -u stranger wren || true
+pkill -INT -f '/home/stranger/wren/.venv/bin/wren run' || true
 wait "$runner" || true
 
 printf '\nclean_machine: passed on %s; first run %d s, second run %d s\n' "$suite" "$first" "$second"

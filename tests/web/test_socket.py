@@ -183,7 +183,8 @@ def test_too_much_of_anything_ends_the_page(page: RunningPage) -> None:
             async with talker(page) as talk:
                 await misuse(talk)
                 assert await talk.closed() == aiohttp.WSCloseCode.POLICY_VIOLATION, misuse.__name__
-                assert talk.messages[-1]["code"] == "web.protocol"
+                # Events of the session may still come after the refusal, on a busy machine.
+                assert "web.protocol" in [message.get("code") for message in talk.messages]
 
     run(scenario())
     assert page.service.sessions() == {}

@@ -123,8 +123,8 @@ def test_a_message_that_is_none_gets_a_typed_error_and_ends_that_page_only(
             else:
                 await bad.socket.send_str(hostile)
             assert await bad.closed() == aiohttp.WSCloseCode.POLICY_VIOLATION
-            assert bad.messages[-1]["type"] == "error"
-            assert (bad.messages[-1]["code"], bad.messages[-1]["fatal"]) == ("web.protocol", True)
+            refusal = next(message for message in bad.messages if message["type"] == "error")
+            assert (refusal["code"], refusal["fatal"]) == ("web.protocol", True)
             await good.send(type="start", rate_hz=16_000, wake=True)
             await good.until("started")
 
@@ -145,7 +145,7 @@ def test_sound_that_is_none_ends_the_page_and_its_session(page: RunningPage, enc
             await talk.until("listening")
             await talk.socket.send_bytes(block)
             assert await talk.closed() == aiohttp.WSCloseCode.POLICY_VIOLATION
-            assert talk.messages[-1]["code"] == "web.protocol"
+            assert "web.protocol" in [message.get("code") for message in talk.messages]
         assert page.service.sessions() == {}
 
     run(scenario())

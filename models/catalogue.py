@@ -11,15 +11,28 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, ValidationError, model_validator
+from pydantic import Field, PositiveInt, StringConstraints, ValidationError, model_validator
 
 from models.engines.base import StateTensor
 from models.errors import CatalogueError
+from models.sources import (
+    FileName,
+    FolderSource,
+    LibrarySource,
+    PackFile,
+    RegistryPackage,
+    Row,
+    Sha256,
+    Source,
+    UrlSource,
+)
 
 __all__ = [
     "AsrParameters",
     "Catalogue",
     "FileName",
+    "FolderSource",
+    "LaterParameters",
     "LibrarySource",
     "Pack",
     "PackFile",
@@ -27,61 +40,16 @@ __all__ = [
     "Sha256",
     "StateRow",
     "TtsParameters",
+    "UrlSource",
     "VadParameters",
     "WakeParameters",
     "load_catalogue",
 ]
 
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-# No separator and no leading dot: a file of a pack cannot leave the pack's folder, nor hide in it.
-FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*$", max_length=100)]
 PackId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PackFile(_Row):
-    """One file of a pack, as it lies in the store."""
-
-    name: FileName
-    size: PositiveInt
-    """Bytes."""
-    sha256: Sha256
-
-
-class RegistryPackage(_Row):
-    """A wheel in the Python package registry the user's pip is set up for; fetched as data, never imported."""
-
-    kind: Literal["registry-package"]
-    distribution: str
-    version: str
-    wheel: str
-    """File name of the wheel; its tags say what to ask for (see `platform`)."""
-    size: PositiveInt
-    """Bytes of the wheel."""
-    sha256: Sha256
-    members: dict[FileName, str]
-    """File of the pack -> path of the member inside the wheel."""
-
-    @property
-    def platform(self) -> str | None:
-        """Platform tag to ask for, whatever machine this is; None for a wheel that fits all."""
-        tag = self.wheel.removesuffix(".whl").rsplit("-", 1)[-1]
-        return None if tag == "any" else tag
-
-
-class LibrarySource(_Row):
-    """A model inside an ordinary dependency of Wren: nothing to fetch."""
-
-    kind: Literal["library"]
-    distribution: str
-    resource: str
-    """Name of the model inside the library."""
-
-
-class AsrParameters(_Row):
+class AsrParameters(Row):
     """How a speech recogniser's graphs are driven."""
 
     task: Literal["asr"]
@@ -100,7 +68,7 @@ class AsrParameters(_Row):
     """More tokens than this a second of audio is a repetition loop."""
 
 
-class VadParameters(_Row):
+class VadParameters(Row):
     """How a voice activity detector is driven."""
 
     task: Literal["vad"]
@@ -115,7 +83,7 @@ class VadParameters(_Row):
     """Probability below which speech ends."""
 
 
-class TtsParameters(_Row):
+class TtsParameters(Row):
     """How a voice is driven."""
 
     task: Literal["tts"]
@@ -133,7 +101,7 @@ class TtsParameters(_Row):
     """The pack's file that maps phonemes to ids."""
 
 
-class WakeParameters(_Row):
+class WakeParameters(Row):
     """How a wake word model is driven."""
 
     task: Literal["wake"]
@@ -146,12 +114,23 @@ class WakeParameters(_Row):
     """Probabilities averaged."""
 
 
-Source = Annotated[RegistryPackage | LibrarySource, Field(discriminator="kind")]
-Parameters = Annotated[AsrParameters | VadParameters | TtsParameters | WakeParameters, Field(discriminator="task")]
+class LaterParameters(Row):
+    """A model that Wren can fetch and does not run yet."""
+
+    task: Literal["not-used-yet"]
+    will_be: Literal["asr", "vad", "tts", "wake"]
+    family: str
+    """What kind of engine it will need, as `streaming transducer`."""
+    rate_hz: PositiveInt
+
+
+Parameters = Annotated[
+    AsrParameters | VadParameters | TtsParameters | WakeParameters | LaterParameters, Field(discriminator="task")
+]
 P = TypeVar("P", AsrParameters, VadParameters, TtsParameters, WakeParameters)
 
 
-class StateRow(_Row):
+class StateRow(Row):
     """Recurrent tensors of one graph; with `count`, `{i}` in the names runs from 0 to count - 1."""
 
     part: str
@@ -169,7 +148,7 @@ class StateRow(_Row):
         )
 
 
-class Pack(_Row):
+class Pack(Row):
     """A model and everything needed to drive it."""
 
     id: PackId
@@ -181,6 +160,9 @@ class Pack(_Row):
     caveats: tuple[str, ...] = ()
     """What a user should be told before relying on it."""
     files: tuple[PackFile, ...] = ()
+    unverified: tuple[FileName, ...] = ()
+    """Files whose size and checksum could not be established when the entry was written. Such a pack is fetched only
+    with the user's consent; the store then pins what it saw, and from then on nothing else is taken for it."""
     sources: tuple[Source, ...]
     """Tried in order."""
     parameters: Parameters
@@ -188,25 +170,36 @@ class Pack(_Row):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        names = [f.name for f in self.files]
+        names = [*(f.name for f in self.files), *self.unverified]
         if len(set(names)) != len(names):
             raise ValueError(f"pack {self.id} names a file twice")
+        if self.files and self.unverified:
+            raise ValueError(f"pack {self.id}: either all of its files have a checksum, or none")
         if not self.sources:
             raise ValueError(f"pack {self.id} has no source")
         for source in self.sources:
             if isinstance(source, RegistryPackage) and set(source.members) != set(names):
                 raise ValueError(f"pack {self.id}: {source.distribution} does not hold exactly the pack's files")
+            if isinstance(source, UrlSource) and set(source.urls) != set(names):
+                raise ValueError(f"pack {self.id}: {source} does not give exactly the pack's files")
+            if isinstance(source, FolderSource) and not Path(source.path).is_absolute():
+                raise ValueError(f"pack {self.id}: the folder {source.path} must be given from the root")
         return self
 
     @property
     def task(self) -> str:
         """`asr`, `vad`, `tts` or `wake`."""
-        return self.parameters.task
+        return self.parameters.will_be if isinstance(self.parameters, LaterParameters) else self.parameters.task
+
+    @property
+    def used(self) -> bool:
+        """False where Wren has no engine for it yet."""
+        return not isinstance(self.parameters, LaterParameters)
 
     @property
     def is_library(self) -> bool:
         """True when the pack comes with an ordinary dependency and there is nothing to fetch."""
-        return not self.files
+        return not self.files and not self.unverified
 
     @property
     def size(self) -> int:
@@ -230,24 +223,28 @@ class Pack(_Row):
         return tuple(t for row in self.states if row.part == part for t in row.tensors())
 
 
-class Catalogue(_Row):
+class Catalogue(Row):
     """All packs."""
 
     pack: tuple[Pack, ...]
+    """What Wren runs on."""
+    extra: tuple[Pack, ...] = ()
+    """What a user may fetch besides."""
 
     @model_validator(mode="after")
     def _unique(self) -> Self:
-        ids = [p.id for p in self.pack]
+        ids = [p.id for p in (*self.pack, *self.extra)]
         if len(set(ids)) != len(ids):
             raise ValueError("two packs have the same id")
         return self
 
     def get(self, pack_id: str) -> Pack:
         """The pack of that id. Raises `CatalogueError` naming those there are."""
-        for pack in self.pack:
+        packs = (*self.pack, *self.extra)
+        for pack in packs:
             if pack.id == pack_id:
                 return pack
-        raise CatalogueError(f"no model pack {pack_id!r}; there are: {', '.join(p.id for p in self.pack)}")
+        raise CatalogueError(f"no model pack {pack_id!r}; there are: {', '.join(p.id for p in packs)}")
 
 
 CATALOGUE = Path(__file__).with_name("catalogue.toml")

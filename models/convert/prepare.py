@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from models import files
+from models import files, usage
 from models.convert.artefact import MANIFEST, Artefact, ArtefactFile, Manifest
 from models.convert.build import Build
 from models.errors import ArtefactError, PackCorruptError, PackMissingError
@@ -58,6 +58,7 @@ def open_artefact(store: Store, pack_id: str) -> Artefact:
     folder = _folder(store, pack_id)
     if not folder.is_dir():
         raise PackMissingError(f"model pack {pack_id} has not been converted yet; run: wren models fetch {pack_id}")
+    usage.mark_used(store.root, pack_id)
     return Artefact.load(folder)
 
 
@@ -110,6 +111,7 @@ def _make(store: Store, pack: InstalledPack, folder: Path, progress: Progress) -
     recipe, what = _RECIPES[pack.pack.id], f"the conversion of {pack.pack.title}"
     with files.disk_errors_named(store.root, recipe.work_bytes, what), store.scratch(pack.pack.id) as work:
         files.require_room(work, recipe.work_bytes, what)
+        store.make_room(recipe.work_bytes // 2, what, progress)
         result = work / "artefact"
         result.mkdir()
         build = Build(result, progress)

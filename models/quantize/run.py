@@ -72,6 +72,7 @@ def quantise(
         files.disk_errors_named(store.root, _ROOM, f"quantising {pack_id}"),
         store.scratch(f"{pack_id}-quantised") as work,
     ):
+        store.make_room(_ROOM // 2, f"quantising {pack_id}", progress)
         result = work / "quantised"
         result.mkdir()
         rows: list[ArtefactFile] = []

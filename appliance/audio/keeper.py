@@ -171,10 +171,14 @@ class Keeper:
 
     def _watch(self, stream: OpenStream) -> str | None:
         """Serve until it is closed or given up; why it was given up."""
-        opened_s = time.monotonic()
+        since_s = woke_s = time.monotonic()
         wait_s = 0.0
         while True:
             self.bell.wait(min(wait_s, STALL_S / 4))
+            slept_s, woke_s = time.monotonic() - woke_s, time.monotonic()
+            if slept_s > STALL_S / 2:
+                # The whole process stood still, and its callbacks with it: no fault of the device.
+                since_s = woke_s
             if self._closing.is_set():
                 return None
             wait_s = self._tasks.serve()
@@ -184,22 +188,23 @@ class Keeper:
                 self._changed.clear()
                 if not self._still_there():
                     return "it was unplugged"
-            reason = self._ailment(stream, opened_s)
+            reason = self._ailment(stream, since_s)
             if reason is not None:
                 return reason
 
-    def _ailment(self, stream: OpenStream, opened_s: float) -> str | None:
-        """What is wrong with the stream, if anything is."""
+    def _ailment(self, stream: OpenStream, since_s: float) -> str | None:
+        """What is wrong with the stream, if anything is; silence before `since_s` does not count."""
         now_s = time.monotonic()
         if stream.fault is not None:
             return stream.fault
         if not stream.alive():
             return "it stopped: unplugged, or its sound server ended"
         if not stream.last_block_s:
-            late = now_s - opened_s > FIRST_BLOCK_S
+            late = now_s - since_s > FIRST_BLOCK_S
             return f"it was opened, but nothing came from it for {FIRST_BLOCK_S:g} s" if late else None
         self._tell("running")
-        return f"nothing came from it for {STALL_S:g} s" if now_s - stream.last_block_s > STALL_S else None
+        silent_s = now_s - max(stream.last_block_s, since_s)
+        return f"nothing came from it for {STALL_S:g} s" if silent_s > STALL_S else None
 
     def _wait_lost(self, seconds: float) -> None:
         until_s = time.monotonic() + seconds

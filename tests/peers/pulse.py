@@ -6,6 +6,7 @@ Needs no sound card, no D-Bus and no user session; PortAudio of this process is 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,8 @@ SPEAKER: Final = "pulse:spk"
 MIC_RATE_HZ: Final = 16_000
 SPEAKER_RATE_HZ: Final = 48_000
 START_TIMEOUT_S: Final = 10.0
+STEADY_S: Final = 0.05
+"""A new sink's first step is two seconds long; until it is over nothing else gets through."""
 PROGRAMS: Final = ("pulseaudio", "pactl", "paplay", "parec")
 ALSA_PLUGIN: Final = "libasound_module_pcm_pulse.so"
 SINKS: Final = {
@@ -160,9 +163,7 @@ class PulseServer:
 
     def close(self) -> None:
         """End everything that was started."""
-        for process in self._playing:
-            process.kill()
-            process.wait()
+        self._hush()
         if self._server is not None and self._server.poll() is None:
             self._server.send_signal(signal.SIGCONT)
             self._server.terminate()
@@ -170,12 +171,15 @@ class PulseServer:
         self._end_readers()
 
     def ready(self) -> None:
-        """Put back what an earlier test took away."""
+        """Put back what an earlier test took away, and end what it left playing."""
+        self._hush()
         if self._server is None or self._server.poll() is not None:
             self.start()
         for sink in SINKS:
-            if sink not in self.pactl("list", "short", "sinks"):
+            if f"\t{sink}\t" not in self.pactl("list", "short", "sinks"):
                 self.plug(sink)
+            elif self._keepers[sink].poll() is not None:
+                self._keep(sink)
 
     def hang(self, *, hanging: bool) -> None:
         """Stop the server from answering, or let it go on."""
@@ -183,7 +187,8 @@ class PulseServer:
         self._server.send_signal(signal.SIGSTOP if hanging else signal.SIGCONT)
 
     def unplug(self, sink: str) -> None:
-        """Pull a device out."""
+        """Pull a device out. What still plays into it ends: the server would go on with it elsewhere."""
+        self._hush()
         for line in self.pactl("list", "short", "modules").splitlines():
             if f"sink_name={sink} " in line + " ":
                 self.pactl("unload-module", line.split("\t")[0])
@@ -236,13 +241,30 @@ class PulseServer:
             recording.close()
 
     def _keep(self, sink: str) -> None:
-        """A monitor that nobody reads gave its first block up to 2 s late."""
+        """Read a monitor all the time: a sink that nobody hears plays in steps of two seconds."""
         self._keepers[sink] = subprocess.Popen(
             ["parec", f"--device={sink}.monitor", "--latency-msec=5"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=self.environment,
         )
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while self._latency_s(sink) > STEADY_S:
+            assert time.monotonic() < deadline_s, f"{sink} does not come to play in short steps"
+            time.sleep(0.05)
+
+    def _latency_s(self, sink: str) -> float:
+        """How far ahead a sink has played."""
+        part = self.pactl("list", "sinks").split(f"Name: {sink}\n", 1)[1]
+        found = re.search(r"Latency: (\d+) usec", part)
+        assert found is not None
+        return int(found[1]) / 1e6
+
+    def _hush(self) -> None:
+        for process in self._playing:
+            process.kill()
+            process.wait()
+        self._playing.clear()
 
     def _end_readers(self) -> None:
         for keeper in self._keepers.values():

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.models
 
 
 @contextmanager
-def running(config: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A started appliance and the link it printed."""
-    environment = {**os.environ, "WREN_CONFIG": str(config), "PULSE_SERVER": "unix:/nonexistent"}
+def running(config: Path, pulse: str = "unix:/nonexistent") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A started appliance and the link it printed; without a sound server, unless one is named."""
+    environment = {**os.environ, "WREN_CONFIG": str(config), "PULSE_SERVER": pulse}
     process = subprocess.Popen([WREN, "run"], stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
     try:

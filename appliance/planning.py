@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import wave
 from collections.abc import Callable, Iterator, Sequence
@@ -231,18 +232,20 @@ def _jobs(store: Store, machine: Machine) -> tuple[_Job, ...]:
 
 def _run_jobs(store: Store, jobs: tuple[_Job, ...], background: bool) -> Iterator[tuple[_Job, Timing | None]]:
     """A job and what it took, as often as it is timed; ends early where the process dies or takes too long."""
-    ends_s = time.monotonic() + TIMEOUT_S
     environment = {**os.environ, "WREN_MODELS_DIR": str(store.root)}
-    command = [sys.executable, "-m", "appliance.planning", str(BACKGROUND_NICE if background else 0)]
+    # -P: nothing from the folder that we happen to be in is imported.
+    command = [sys.executable, "-P", "-m", "appliance.planning", str(BACKGROUND_NICE if background else 0)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+        alarm = threading.Timer(TIMEOUT_S, process.kill)  # ends the wait for a line too
+        alarm.start()
         try:
             process.stdin.write(_JOBS.dump_json(jobs) + b"\n")
             process.stdin.close()
-            while (line := process.stdout.readline()) and time.monotonic() < ends_s:
+            while line := process.stdout.readline():
                 number, timing = _RESULT.validate_json(line)
                 yield jobs[number], timing
         except (
@@ -252,6 +255,7 @@ def _run_jobs(store: Store, jobs: tuple[_Job, ...], background: bool) -> Iterato
         ):  # it died, or a library printed something of its own: what was read stays
             return
         finally:
+            alarm.cancel()
             process.kill()
 
 

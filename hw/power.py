@@ -23,8 +23,8 @@ __all__ = ["PowerAdvice", "PowerMode", "PowerState", "advise_power", "read_power
 MODES: Final = "etc/nvpmodel.conf"
 HWMON: Final = "sys/class/hwmon"
 CPUFREQ: Final = "sys/devices/system/cpu/cpufreq"
-_MODE: Final = re.compile(r"^<\s*POWER_MODEL\s+ID=(\d+)\s+NAME=(\S+)\s*>", re.MULTILINE)
-_SENSOR: Final = re.compile(r"(temp|in|curr|power)(\d+)_input")
+_MODE: Final = re.compile(r"^<\s*POWER_MODEL\s+ID=([0-9]+)\s+NAME=(\S+)\s*>", re.MULTILINE)
+_SENSOR: Final = re.compile(r"(temp|in|curr|power)([0-9]+)_input")
 _UNITS: Final[Mapping[str, tuple[str, float]]] = {
     "temp": ("C", 1e-3),
     "in": ("mV", 1.0),
@@ -49,7 +49,7 @@ class PowerMode:
         for word, rank in (("MAXN_SUPER", math.inf), ("MAXN", 1e6), ("MAXP", 1e5), ("MAXQ", 1e4)):
             if word in self.name.upper():
                 return rank
-        watts = re.search(r"(\d+)W", self.name)
+        watts = re.search(r"([0-9]+)W", self.name)
         return float(watts[1]) if watts is not None else 0.0
 
 
@@ -177,7 +177,7 @@ def _hwmon(root: Root) -> list[Reading]:
             unit, scale = _UNITS[kind]
             try:
                 text = root.value(f"{folder}/{file}")
-                value = int(text) * scale if re.fullmatch(r"-?\d{1,12}", text) else math.nan
+                value = int(text) * scale if re.fullmatch(r"-?[0-9]{1,12}", text) else math.nan
             except UnreadableError:
                 continue  # a sensor that is off
             if math.isfinite(value) and not (unit == "C" and abs(value) > HOTTEST_C):

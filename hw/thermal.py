@@ -160,7 +160,7 @@ def step(state: HeatState, readings: Iterable[Reading], limit_c: float | None = 
 
 def celsius(text: str) -> float:
     """A zone's millidegrees. Raises `UnreadableError` where that is no measurement."""
-    if not re.fullmatch(r"-?\d{1,7}", text):
+    if not re.fullmatch(r"-?[0-9]{1,7}", text):
         raise UnreadableError(f"“{printable(text)}” is no number of millidegrees")
     value = int(text) / 1000
     if not COLDEST_C <= value <= HOTTEST_C:
@@ -188,7 +188,7 @@ def _passive_trips(root: Root, folder: str) -> list[float]:
     except UnreadableError:
         return []
     for name in names:
-        match = re.fullmatch(r"trip_point_(\d+)_type", name)
+        match = re.fullmatch(r"trip_point_([0-9]+)_type", name)
         try:
             if match is not None and root.value(f"{folder}/{name}") == "passive":
                 found.append(celsius(root.value(f"{folder}/trip_point_{match[1]}_temp")))
@@ -217,5 +217,5 @@ def _slowed(root: Root, names: Sequence[str]) -> tuple[str, ...] | None:
 
 def _numbers(names: Sequence[str], prefix: str) -> list[int]:
     """Numbers of the entries that are called prefix and a number, in order: 10 after 9."""
-    found = [int(match[1]) for name in names if (match := re.fullmatch(rf"{prefix}(\d{{1,5}})", name, re.ASCII))]
+    found = [int(match[1]) for name in names if (match := re.fullmatch(rf"{prefix}([0-9]{{1,5}})", name, re.ASCII))]
     return sorted(set(found))

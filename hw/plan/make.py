@@ -30,10 +30,10 @@ from hw.probe.machine import Machine
 
 __all__ = ["make_plan", "thread_counts"]
 
-THREAD_HANDICAP: Final = 1.2
-"""A doubling of threads must make a job a fifth faster: the other cores have work too."""
+THREAD_HANDICAP: Final = 1.25
+"""A doubling of threads must take a fifth off a job's time: the other cores have work too."""
 INT8_HANDICAP: Final = 1.1
-"""INT8 must be a tenth faster than floating point to be worth its error, however small."""
+"""INT8 must take a tenth off the time to be worth its error, however small."""
 MANY_CORES: Final = 4
 """Where there are so many, two threads an engine are taken unmeasured."""
 
@@ -234,7 +234,7 @@ class _TaskPlanner:
         elif rule.backend in ("tensorrt", "ort-cuda"):
             parts.append(f"{precision} by rule")
         else:
-            parts.append(f"{precision} by rule, for nothing was measured")
+            parts.append(f"{precision} by rule, for it was not measured here")
         return "; ".join(parts)
 
 

@@ -144,6 +144,8 @@ def _nvidia(machine: Machine) -> str | None:
 def _card(machine: Machine) -> str | None:
     if machine.is_jetson:
         return "a Jetson's GPU, for which ONNX Runtime's usual build has no CUDA"
+    if machine.chip is None:
+        return "the chip is unknown: the GPU may be a card or part of it"
     return _nvidia(machine) or (None if machine.sm is not None else "the GPU's compute capability is unknown")
 
 

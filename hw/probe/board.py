@@ -15,15 +15,15 @@ __all__ = ["gather_board", "gather_release"]
 TREE: Final = "proc/device-tree"
 RELEASE: Final = "etc/nv_tegra_release"
 
-_TEGRA: Final = re.compile(r"nvidia,(tegra\d{3}(?:b\d\d)?)")
-_PAIR: Final = re.compile(r"nvidia,(p\d{4}-\d{4})[^+]*\+(p\d{4}-\d{4})\S*")
+_TEGRA: Final = re.compile(r"nvidia,(tegra[0-9]{3}(?:b[0-9][0-9])?)")
+_PAIR: Final = re.compile(r"nvidia,(p[0-9]{4}-[0-9]{4})[^+]*\+(p[0-9]{4}-[0-9]{4})\S*")
 """Carrier and module: revisions (`-b00`) and variants (`-super`) follow the part number."""
-_ALONE: Final = re.compile(r"nvidia,(p\d{4}-\d{4})(?:-\S*)?")
-_IDS: Final = re.compile(r"(\d{4}):(\d{4})(?::.*)?")
+_ALONE: Final = re.compile(r"nvidia,(p[0-9]{4}-[0-9]{4})(?:-\S*)?")
+_IDS: Final = re.compile(r"([0-9]{4}):([0-9]{4})(?::.*)?")
 _ENTRY: Final = re.compile(r"([A-Za-z0-9._-]+),([A-Za-z0-9._+-]+)")
 _KITS: Final = ("p2371-2180", "p2771-0000", "p2972-0000", "p2972-0006", "p3450-0000", "p3450-0002")
 """Developer kits, which older trees name like a module."""
-_FIRST_LINE: Final = re.compile(r"# R(\d+) \(release\), REVISION: (\d+(?:\.\d+)*),.*")
+_FIRST_LINE: Final = re.compile(r"# R([0-9]+) \(release\), REVISION: ([0-9]+(?:\.[0-9]+)*),.*")
 _PLACEHOLDERS: Final = ("default string", "system product name", "to be filled by o.e.m.", "none", "not specified")
 
 
@@ -36,7 +36,12 @@ def gather_board(root: Root, facts: Facts) -> None:
         return  # chip and soc come with the processor
     source = f"{TREE}/compatible"
     try:
-        entries = [entry for entry in root.strings(source) if _ENTRY.fullmatch(entry)]
+        whole, cut = root.strings(source)
+        entries = [entry for entry in whole if _ENTRY.fullmatch(entry)]
+        if _TEGRA.fullmatch(cut):  # this much of a name cannot be part of a longer one that means another chip
+            entries.append(cut)
+        if cut:
+            facts.warn(f"{source} does not end in NUL: it may be cut off after {cut}")
         if not entries:
             raise UnreadableError(f"{source} holds no vendor,device name")
     except UnreadableError as error:
@@ -51,7 +56,7 @@ def gather_board(root: Root, facts: Facts) -> None:
         for name in ("chip", "soc", "module", "carrier"):
             facts.unknown(name, f"{source} names no Tegra chip that can be read: {', '.join(entries)}")
     else:
-        _other(facts, entries, source)
+        _other(facts, entries, source, whole=not cut)
 
 
 def _jetson(root: Root, facts: Facts, entries: list[str], chip: str, source: str) -> None:
@@ -74,7 +79,7 @@ def _jetson(root: Root, facts: Facts, entries: list[str], chip: str, source: str
         return
     ids = f"{TREE}/nvidia,boardids"
     try:
-        found = next((m for text in root.strings(ids) if (m := _IDS.fullmatch(text))), None)
+        found = next((m for text in root.strings(ids)[0] if (m := _IDS.fullmatch(text))), None)
     except UnreadableError:
         found = None
     if found is None:
@@ -83,12 +88,16 @@ def _jetson(root: Root, facts: Facts, entries: list[str], chip: str, source: str
         facts.put("module", f"p{found[1]}-{found[2]}", ids)
 
 
-def _other(facts: Facts, entries: list[str], source: str) -> None:
+def _other(facts: Facts, entries: list[str], source: str, *, whole: bool) -> None:
     """Not NVIDIA's: the first entry is the board, the last the chip (Devicetree specification, 2.3.1)."""
-    vendor, chip = entries[-1].split(",", 1)
-    facts.put("chip", chip, source)
     facts.put("module", entries[0], source)
     facts.absent("carrier", "module and carrier are one board")
+    if not whole:
+        facts.unknown("chip", f"{source} is cut off before it")
+        facts.unknown("soc", f"{source} is cut off before it")
+        return
+    vendor, chip = entries[-1].split(",", 1)
+    facts.put("chip", chip, source)
     name = known()["vendor"].get(vendor)
     if name is None:
         facts.unknown("soc", f"no maker {vendor} is known")
@@ -136,7 +145,7 @@ def gather_release(root: Root, facts: Facts, l4t_package: str | None) -> None:
             reason = f"the first line of {RELEASE} has an unknown form" if line or newline else f"{RELEASE} is empty"
     except UnreadableError as error:
         reason = str(error)
-    packaged = re.match(r"(\d+\.\d+\.\d+)-", l4t_package or "")
+    packaged = re.match(r"([0-9]+\.[0-9]+\.[0-9]+)-", l4t_package or "")
     if packaged is not None and found is None:
         found = packaged[1]
         facts.put("l4t", found, "package nvidia-l4t-core")

@@ -25,8 +25,8 @@ NOT_FOUND: Final = 127
 """The shell's exit code for a program that is not there."""
 _GRACE_S: Final = 1.0
 _CHUNK: Final = 1 << 16
-_PLACES: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cuda/bin"
-"""Where the programs are: a service's own PATH may leave out `sbin`."""
+_PLACES: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/wsl/lib"
+"""Where the programs are: a service's own PATH may leave out `sbin`; under WSL nvidia-smi has a place of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ __all__ = ["gather_audio", "gather_disk"]
 CARDS: Final = "proc/asound/cards"
 STREAMS: Final = "proc/asound/pcm"
 MOUNTS: Final = "proc/mounts"
-_CARD: Final = re.compile(r"\s*(\d{1,3}) \[(.{1,16}?)\s*\]: \S+ - (.*)")
-_STREAM: Final = re.compile(r"(\d+)-\d+: .*")
+_CARD: Final = re.compile(r"\s*([0-9]{1,3}) \[(.{1,16}?)\s*\]: \S+ - (.*)")
+_STREAM: Final = re.compile(r"([0-9]+)-[0-9]+: .*")
 
 
 def gather_audio(root: Root, facts: Facts) -> None:
@@ -75,7 +75,7 @@ def _kind(root: Root, name: str) -> str | None:
     for pattern, kind in ((r"nvme.*", "nvme"), (r"mmcblk.*", "card"), (r"vd[a-z].*", "virtual"), (r"xvd.*", "virtual")):
         if re.fullmatch(pattern, name):
             return kind
-    disk = re.fullmatch(r"(sd[a-z]+)\d*", name)
+    disk = re.fullmatch(r"(sd[a-z]+)[0-9]*", name)
     if disk is None:
         return None
     try:

@@ -18,7 +18,7 @@ DRIVER_FILE: Final = "proc/driver/nvidia/version"
 _CAPABILITY: Final = ("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader")
 _MEMORY: Final = ("nvidia-smi", "--query-gpu=name,memory.total,memory.used,driver_version", "--format=csv,noheader")
 _DEVFREQ: Final = "sys/class/devfreq"
-_GPU_CLOCK: Final = re.compile(r"(?:[0-9a-f]+\.(?:gpu|g[mpv]\d+b|ga10b)|gpu-gpc-0)")
+_GPU_CLOCK: Final = re.compile(r"(?:[0-9a-f]+\.(?:gpu|g[mpv][0-9]+b|ga10b)|gpu-gpc-0)")
 """Names of the GPU's clock on L4T 32 to 39; `gpu-nvd-0`, `bwmgr` and others are not it."""
 
 
@@ -48,12 +48,12 @@ def ask_nvidia_smi(runner: Runner) -> NvidiaSmi:
         reason = "it gives no answer in time" if banner.rc is None else f"exit code {banner.rc}"
         return NvidiaSmi(missing=False, trouble=printable(text.split("\n")[0]) or reason)
     text = "\n".join(complete_lines(banner.stdout))
-    cuda = re.search(r"CUDA Version: (\d+\.\d+)\s", text)
-    driver = re.search(r"Driver Version: (\d+(?:\.\d+)+)\s", text)
+    cuda = re.search(r"CUDA Version: ([0-9]+\.[0-9]+)\s", text)
+    driver = re.search(r"Driver Version: ([0-9]+(?:\.[0-9]+)+)\s", text)
     cards = []
     memory = _rows(runner.run(*_MEMORY), 4)
     for number, row in enumerate(_rows(runner.run(*_CAPABILITY), 2)):
-        sm = row[1] if re.fullmatch(r"\d{1,2}\.\d", row[1] or "") else None
+        sm = row[1] if re.fullmatch(r"[0-9]{1,2}\.[0-9]", row[1] or "") else None
         cards.append((version(sm or ""), -number, row[0], sm))
     _, number, name, sm = max(cards, default=((), 0, None, None))
     more = [cell or "" for cell in memory[-number]] if -number < len(memory) else [""] * 4
@@ -61,8 +61,8 @@ def ask_nvidia_smi(runner: Runner) -> NvidiaSmi:
         missing=False,
         name=name or more[0] or None,
         sm=sm,
-        memory=more[1] if re.fullmatch(r"\d+ MiB", more[1]) else None,
-        driver=more[3] if re.fullmatch(r"\d+(\.\d+)+", more[3]) else (driver[1] if driver else None),
+        memory=more[1] if re.fullmatch(r"[0-9]+ MiB", more[1]) else None,
+        driver=more[3] if re.fullmatch(r"[0-9]+(\.[0-9]+)+", more[3]) else (driver[1] if driver else None),
         banner_cuda=None if cuda is None else cuda[1],
     )
 
@@ -101,7 +101,7 @@ def _driver(root: Root, facts: Facts, smi: NvidiaSmi) -> None:
         return
     try:
         lines = complete_lines(root.text(DRIVER_FILE, 1 << 12))
-        match = re.search(r"NVRM version:.*?\s(\d+(?:\.\d+)+)\s", lines[0]) if lines else None
+        match = re.search(r"NVRM version:.*?\s([0-9]+(?:\.[0-9]+)+)\s", lines[0]) if lines else None
         if match is None:
             raise UnreadableError(f"{DRIVER_FILE} has no version")
         facts.put("driver", match[1], DRIVER_FILE)

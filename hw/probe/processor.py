@@ -53,7 +53,9 @@ def gather_processor(root: Root, facts: Facts) -> None:
             _x86(first, facts, arch)
         else:
             _arm(blocks, facts)
-    if not text.endswith("\n") or first.keys() - blocks[-1].keys():
+    # The kernel ends each processor's block with an empty line. With one block there is no other to compare with.
+    lone = len(blocks) == 1 and not re.search(r"\n\s*\n", text)
+    if not text.endswith("\n") or lone or first.keys() - blocks[-1].keys():
         # A count of what is left would be a wrong number, not an unknown one.
         facts.unknown("cpu_cores", f"{CPUINFO} is cut off")
         facts.unknown("cpu_clusters", f"{CPUINFO} is cut off")
@@ -71,7 +73,7 @@ def gather_memory(root: Root, facts: Facts) -> None:
         for name in (*wanted.values(), "ram_nominal_gb"):
             facts.unknown(name, str(error))
         return
-    lines = [re.fullmatch(r"(\w+):\s+(\d{1,15}) kB", line.rstrip()) for line in complete_lines(text)]
+    lines = [re.fullmatch(r"(\w+):\s+([0-9]{1,15}) kB", line.rstrip()) for line in complete_lines(text)]
     found = {m[1]: int(m[2]) for m in lines if m is not None}
     for key, name in wanted.items():
         if key in found:
@@ -96,7 +98,7 @@ def gather_governors(root: Root, facts: Facts) -> None:
     found: dict[str, str] = {}
     try:
         for policy in root.names(_FREQUENCIES):
-            if re.fullmatch(r"policy\d+", policy):
+            if re.fullmatch(r"policy[0-9]+", policy):
                 try:
                     found[policy] = printable(root.value(f"{_FREQUENCIES}/{policy}/scaling_governor"))
                 except UnreadableError as error:
@@ -113,10 +115,11 @@ def gather_governors(root: Root, facts: Facts) -> None:
 def _blocks(text: str) -> list[Block]:
     """The blocks that describe a processor, one a core."""
     blocks: list[Block] = []
-    for part in re.split(r"\n\s*\n", text):
-        pairs = (line.partition(":") for line in part.splitlines() if ":" in line)
+    # A line that was cut off is none: half a list of features would deny those behind the cut.
+    for part in re.split(r"\n\s*\n", "\n".join(complete_lines(text))):
+        pairs = (line.partition(":") for line in part.split("\n") if ":" in line)
         block = {key.strip(): value.strip() for key, _, value in pairs}
-        if block.get("processor", "").isdecimal():
+        if re.fullmatch(r"[0-9]{1,5}", block.get("processor", "")):
             blocks.append(block)
     return blocks
 
@@ -150,7 +153,7 @@ def _x86(block: Block, facts: Facts, arch: str) -> None:
 
 def _arm(blocks: Sequence[Block], facts: Facts) -> None:
     # What not every core has cannot be used: a thread may run on any of them.
-    features = set.intersection(*(set(block.get("Features", "").split()) for block in blocks))
+    features = set.intersection(*(set(block["Features"].split()) for block in blocks if "Features" in block))
     names = list(dict.fromkeys(name for block in blocks if (name := _core(block)) is not None))
     if not names:
         facts.warn(f"{CPUINFO} names no kind of core known here: {_part(blocks[0])}")

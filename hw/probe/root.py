@@ -61,12 +61,15 @@ class Root:
             raise UnreadableError(f"{name} is empty")
         return line
 
-    def strings(self, name: str) -> list[str]:
-        """The NUL-separated strings of a device-tree property."""
-        parts = [part for part in self.read(name, _CHUNK).split(b"\0") if part]
-        if not parts:
+    def strings(self, name: str) -> tuple[list[str], str]:
+        """The strings of a device-tree property, which end in NUL, and what stands behind the last NUL: cut off."""
+        *parts, cut = (
+            printable(part.decode("utf-8", "backslashreplace")) for part in self.read(name, _CHUNK).split(b"\0")
+        )
+        whole = [part for part in parts if part]
+        if not whole and not cut:
             raise UnreadableError(f"{name} is empty")
-        return [printable(part.decode("utf-8", "backslashreplace")) for part in parts]
+        return whole, cut
 
     def names(self, name: str) -> list[str]:
         """Entries of a folder, sorted; at most `LIST_LIMIT` are looked at."""

@@ -19,14 +19,14 @@ DPKG: Final = "var/lib/dpkg/status"
 _DPKG_LIMIT: Final = 64 << 20
 """A desktop with everything has about 15 MB."""
 _WANTED: Final = re.compile(
-    r"nvidia-l4t-core|nvidia-jetpack(-.*)?|nvidia-cuda(-.*)?|cuda-.*|libcudnn\d+.*|libnvinfer.*|python3-libnvinfer.*"
-    r"|tensorrt(-libs)?|python3(\.\d+)?"
+    r"nvidia-l4t-core|nvidia-jetpack(-.*)?|nvidia-cuda(-.*)?|cuda-.*|libcudnn[0-9]+.*|libnvinfer.*|python3-libnvinfer.*"
+    r"|tensorrt(-libs)?|python3(\.[0-9]+)?"
 )
-_CUDA_PACKAGE: Final = re.compile(r"cuda-(?:cudart|toolkit|runtime|libraries)-(\d+)-(\d+)")
-_DEBIAN: Final = re.compile(r"\d+(?:\.\d+)*(?:[-+~][A-Za-z0-9.+~-]*)?")
+_CUDA_PACKAGE: Final = re.compile(r"cuda-(?:cudart|toolkit|runtime|libraries)-([0-9]+)-([0-9]+)")
+_DEBIAN: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:[-+~][A-Za-z0-9.+~-]*)?")
 """A Debian version whose upstream part is numbers, as all of NVIDIA's are."""
-_VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
-_CUDA_USER: Final = re.compile(r"nvidia-(?:cuda|jetpack).*|libcudnn\d+.*|libnvinfer\d+")
+_VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+_CUDA_USER: Final = re.compile(r"nvidia-(?:cuda|jetpack).*|libcudnn[0-9]+.*|libnvinfer[0-9]+")
 """Packages that are of no use without a CUDA runtime."""
 _LIBRARY_FOLDERS: Final = ("usr/lib/aarch64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib")
 _TENSORRT_MAJORS: Final = range(12, 7, -1)
@@ -95,25 +95,27 @@ def gather_python(root: Root, facts: Facts, installed: Packages) -> None:
     """system_python. Needs `os` and `l4t` before it.
 
     The package `python3` is a name for `python3.N`, and on some releases keeps an older number than the interpreter
-    has: where it disagrees with the release's known Python, only what both say is certain.
+    has: where it disagrees with the release's known Python, or the release is unknown, only the first two numbers are
+    certain.
     """
     usual = known()["python"].get(facts.get("os") or "")
-    named = re.match(r"3\.\d+(?:\.\d+)?", installed.get("python3") or "")
+    named = re.match(r"3\.[0-9]+(?:\.[0-9]+)?", installed.get("python3") or "")
     if named is not None:
         minor = ".".join(named[0].split(".")[:2])
-        exact = re.match(r"3\.\d+\.\d+", installed.get(f"python{minor}") or "")
+        exact = re.match(r"3\.[0-9]+\.[0-9]+", installed.get(f"python{minor}") or "")
         if exact is not None:
             facts.put("system_python", exact[0], f"package python{minor} ({DPKG})")
-        elif usual is None or usual == named[0]:
+        elif usual == named[0] or (usual is None and " " in (facts.get("os") or "")):
             facts.put("system_python", named[0], f"package python3 ({DPKG})")
         else:
-            facts.put("system_python", minor, f"package python3 {named[0]} ({DPKG}); {facts.get('os')} runs {usual}")
+            runs = f"{facts.get('os')} runs {usual}" if usual is not None else "the release is unknown"
+            facts.put("system_python", minor, f"package python3 {named[0]} ({DPKG}); {runs}")
     elif usual is not None and facts.get("l4t") is not None:
         # L4T's root file system is that Ubuntu with its Python, which NVIDIA's bindings are built for.
         facts.put("system_python", usual, f"what {facts.get('os')} runs; the package list does not name it")
     else:
         try:
-            target = re.fullmatch(r"(?:.*/)?python(3\.\d+)", root.link("usr/bin/python3"))
+            target = re.fullmatch(r"(?:.*/)?python(3\.[0-9]+)", root.link("usr/bin/python3"))
             if target is None:
                 raise UnreadableError("usr/bin/python3 points at no version")
             facts.put("system_python", target[1], "usr/bin/python3")
@@ -129,11 +131,11 @@ def gather_libraries(root: Root, facts: Facts, installed: Packages, banner: str 
     versions = installed.versions
     package, release = installed.get("nvidia-jetpack"), facts.get("jetpack_from_l4t")
     _put(facts, "jetpack_metapackage", package, f"package nvidia-jetpack ({DPKG})", installed)
-    number = re.match(r"\d+(?:\.\d+)+", package or "")
+    number = re.match(r"[0-9]+(?:\.[0-9]+)+", package or "")
     if number is not None and release is not None and number[0] != release:
         facts.warn(f"the package nvidia-jetpack is {package}, the release L4T {facts.get('l4t')} is JetPack {release}")
     _put(facts, "cuda", *_cuda(root, facts, installed, banner), installed)
-    cudnn = _highest(value for name, value in versions.items() if re.fullmatch(r"libcudnn\d+(-cuda-\d+)?", name))
+    cudnn = _highest(value for name, value in versions.items() if re.fullmatch(r"libcudnn[0-9]+(-cuda-[0-9]+)?", name))
     _put(facts, "cudnn", cudnn and ".".join(_upstream(cudnn).split(".")[:3]), f"package libcudnn ({DPKG})", installed)
     _put(facts, "tensorrt", *_tensorrt(root, versions), installed)
     bindings = installed.get("python3-libnvinfer")
@@ -177,13 +179,13 @@ def _version_txt(root: Root) -> tuple[str | None, str]:
         lines = complete_lines(root.text(source, 1 << 12))
     except UnreadableError:
         return None, source
-    match = re.fullmatch(r"CUDA Version (\d+(?:\.\d+)+)", lines[0].strip()) if lines else None
+    match = re.fullmatch(r"CUDA Version ([0-9]+(?:\.[0-9]+)+)", lines[0].strip()) if lines else None
     return (None if match is None else match[1]), source
 
 
 def _tensorrt(root: Root, versions: Mapping[str, str]) -> tuple[str | None, str]:
     """(version, source) of TensorRT's library."""
-    library = _highest(value for name, value in versions.items() if re.fullmatch(r"libnvinfer\d+", name))
+    library = _highest(value for name, value in versions.items() if re.fullmatch(r"libnvinfer[0-9]+", name))
     if library is not None:
         return _upstream(library), f"package libnvinfer ({DPKG})"
     for name in ("tensorrt-libs", "tensorrt", "libnvinfer-bin"):  # these depend on the very same version of it
@@ -198,7 +200,7 @@ def _soname(root: Root) -> tuple[str | None, str]:
         for major in _TENSORRT_MAJORS:
             name = f"{folder}/libnvinfer.so.{major}"
             try:
-                match = re.fullmatch(r"(?:.*/)?libnvinfer\.so\.(\d+(?:\.\d+)+)", root.link(name))
+                match = re.fullmatch(r"(?:.*/)?libnvinfer\.so\.([0-9]+(?:\.[0-9]+)+)", root.link(name))
             except UnreadableError:
                 continue
             if match is not None:

@@ -17,15 +17,14 @@ import numpy as np
 
 from appliance.audio.files import read_blocks
 from appliance.audio.frame import RATE_HZ, Samples
+from appliance.audio.resample import MonoResampler
 from appliance.errors import UsageError
 from appliance.intent.normalise import normalise
 from appliance.voice.asr.moonshine import MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.tokenizer import Tokenizer
 from models import Store
-from models.convert import open_artefact
 from models.engines.base import Array, Engine
-from models.engines.onnx_cpu import OrtCpuEngine
-from models.quantize import Evaluate, Material, Score
+from models.quantize import Evaluate, Material, Score, listening
 from models.quantize.sound import PROBE_SENTENCES, own_voice, phoneme_ids
 
 __all__ = ["Clip", "Holdout", "evaluations", "load_material", "word_errors"]
@@ -144,12 +143,7 @@ class _Intelligible:
         pack = store.open(VOICE)
         config = pack.path("en_US-joe-medium.onnx.json")
         self._phonemes = [phoneme_ids(config, sentence) for sentence in _HELD_SENTENCES]
-        asr, artefact = store.open(ASR), open_artefact(store, ASR)
-        listening = {
-            "encoder": OrtCpuEngine(artefact.path("encoder", "int8")),
-            "decoder": OrtCpuEngine(artefact.path("decoder", "int8"), asr.pack.state_tensors("decoder")),
-        }
-        self._recogniser = _recogniser(listening, Tokenizer.load(asr.path("tokenizer.bin")))
+        self._recogniser = _recogniser(listening(store), Tokenizer.load(store.open(ASR).path("tokenizer.bin")))
         self._said: list[str] | None = None
 
     def __call__(self, engines: Mapping[str, Engine]) -> Score:
@@ -187,8 +181,6 @@ def _hear(recogniser: MoonshineRecogniser, sound: Samples) -> str:
 
 def _spoken(engines: Mapping[str, Engine], ids: Array) -> Samples:
     """A sentence by the voice's three graphs, whole, as 16 kHz."""
-    from appliance.audio.resample import MonoResampler
-
     lengths = np.array([ids.shape[1]], dtype=np.int64)
     scales = np.array([0, 1, 0], dtype=np.float32)
     text = engines["frontend"].stream().run({"phonemes": ids, "lengths": lengths, "scales": scales})

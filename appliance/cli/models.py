@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance.cli.common import print_json, warn
 
 if TYPE_CHECKING:
-    from models import Store
+    from models import InstalledPack, Progress, Store, StoreRow
     from models.quantize import QuantiseReport
 
 __all__ = ["add", "run"]
@@ -28,6 +29,12 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("pack", nargs="+" if name == "remove" else "*", metavar="PACK")
+        if name == "fetch":
+            action.add_argument(
+                "--consent", action="store_true", help="take unverified packs as they come, and pin what was seen"
+            )
+        if name == "remove":
+            action.add_argument("--forget", action="store_true", help="also forget what was seen of an unverified pack")
     quantising = actions.add_parser("quantize", help="try fewer bits, measure them here, keep what is as accurate")
     quantising.add_argument("pack", nargs="*", metavar="PACK", help="(default: all that can be quantised)")
     quantising.add_argument("--report", action="store_true", help="print what was found before; try nothing")
@@ -59,6 +66,7 @@ def _list(arguments: argparse.Namespace) -> int:
                     "licence": row.pack.licence,
                     "caveats": list(row.pack.caveats),
                     "status": row.status,
+                    "used": row.pack.used,
                     "folder": None if row.folder is None else str(row.folder),
                     "bytes": row.bytes_on_disk,
                 }
@@ -70,11 +78,21 @@ def _list(arguments: argparse.Namespace) -> int:
     for row in rows:
         size = f"{row.bytes_on_disk / 1e6:.0f} MB" if row.bytes_on_disk else "-"
         print(
-            f"{row.pack.id:<20} {row.pack.task:<5} {row.status:<10} {size:>7}  {row.pack.licence:<11} {row.pack.title}"
+            f"{row.pack.id:<23} {row.pack.task:<5} {row.status:<10} {size:>7}  {row.pack.licence:<11} {row.pack.title}"
         )
-        for caveat in row.pack.caveats:
-            print(f"{'':<46}{caveat}")
+        for caveat in (*row.pack.caveats, *_standing(row)):
+            print(f"{'':<49}{caveat}")
     return 0
+
+
+def _standing(row: StoreRow) -> list[str]:
+    """What else a user should know of a pack that is not among those Wren runs on."""
+    lines = []
+    if row.status == "unverified":
+        lines.append("Unverified: not fetched when it was listed, no checksum known; needs `fetch --consent`.")
+    if not row.pack.used:
+        lines.append("Not used yet: Wren has no engine for it.")
+    return lines
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
@@ -86,12 +104,31 @@ def _fetch(arguments: argparse.Namespace) -> int:
         if store.catalogue.get(pack_id).is_library:
             print(f"{pack_id}: comes with Wren, nothing to fetch")
             continue
-        pack = store.ensure(pack_id, progress)
+        pack = _ensure(store, pack_id, progress, arguments.consent)
         if needs_conversion(pack_id):
             prepare(store, pack_id, progress, verify=True)
         progress.finish()
-        print(f"{pack_id}: ready ({pack.pack.licence})")
+        later = "" if pack.pack.used else "; not used yet"
+        print(f"{pack_id}: ready ({pack.pack.licence}){later}")
     return 0
+
+
+def _ensure(store: Store, pack_id: str, progress: Progress, consent: bool) -> InstalledPack:
+    """The pack; where its checksums were never established, a person at a terminal is asked."""
+    from models.errors import ConsentNeededError
+
+    try:
+        return store.ensure(pack_id, progress, consent=consent)
+    except ConsentNeededError as error:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        for source in store.catalogue.get(pack_id).sources:
+            warn(f"{pack_id} would come from {source}")
+        warn(str(error))
+        print("Fetch it and pin what comes? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise
+        return store.ensure(pack_id, progress, consent=True)
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -121,7 +158,7 @@ def _remove(arguments: argparse.Namespace) -> int:
 
     store = Store()
     for pack_id in arguments.pack:
-        store.remove(pack_id)
+        store.remove(pack_id, forget=arguments.forget)
         print(f"{pack_id}: removed")
     return 0
 

@@ -49,14 +49,21 @@ class OrtCpuEngine:
     that the runtime allocates for each run and that lives as long as they are referenced. Treat both as read-only.
     """
 
-    def __init__(self, path: Path, states: Sequence[StateTensor] = (), *, threads: int = 1) -> None:
+    def __init__(
+        self, path: Path, states: Sequence[StateTensor] = (), *, threads: int = 1, fuse_pairs: bool = True
+    ) -> None:
         """Load the weights of `path`, to be run by `threads` threads.
+
+        Without `fuse_pairs`, quantise/dequantise pairs are computed as the standard writes them, in float: what
+        another machine makes of the file, where this CPU's byte kernels may saturate (AVX2 and AVX-512 without VNNI).
 
         Raises `EngineError` if the file cannot be used, or does not have those states.
         """
         self.name = f"{path.parent.parent.name}/{path.name}"
         try:
-            self._session: Any = ort.InferenceSession(str(path), _options(threads), providers=["CPUExecutionProvider"])
+            self._session: Any = ort.InferenceSession(
+                str(path), _options(threads, fuse_pairs), providers=["CPUExecutionProvider"]
+            )
         except Exception as error:  # onnxruntime's exceptions have no base class of their own
             raise EngineError(f"{self.name}: cannot be loaded: {_text(error)}") from error
         inputs, outputs = self._infos(self._session.get_inputs()), self._infos(self._session.get_outputs())
@@ -173,7 +180,7 @@ class OrtCpuStream:
         self.restore({s.input: s.initial() for s in self._engine.states})
 
 
-def _options(threads: int) -> ort.SessionOptions:
+def _options(threads: int, fuse_pairs: bool) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -182,6 +189,8 @@ def _options(threads: int) -> ort.SessionOptions:
     # An arena a session never gives back what its longest input needed: 361 MB with all engines open and used, 332 MB
     # without, at the same speed. What is freed to malloc is there for the other engines.
     options.enable_cpu_mem_arena = False
+    if not fuse_pairs:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     # Waiting threads sleep: a home's appliance is idle nearly always.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options

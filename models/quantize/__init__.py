@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.quantize.gate import Evaluate, Score, passes
-from models.quantize.parts import quantisable
+from models.quantize.parts import listening, quantisable
 from models.quantize.report import PartResult, QuantiseReport, VariantResult
 from models.quantize.run import Options, open_quantised, quantise
 from models.quantize.sound import Material
@@ -21,6 +21,7 @@ __all__ = [
     "Variant",
     "VariantResult",
     "check_tensorrt_qdq",
+    "listening",
     "open_quantised",
     "passes",
     "quantisable",

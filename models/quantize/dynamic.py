@@ -69,6 +69,7 @@ def quantise_tables(model: onnx.ModelProto) -> None:
         ]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
+    drop_unused(model)
 
 
 def _product(model: onnx.ModelProto, node: onnx.NodeProto, site: Site, x: list[str]) -> list[onnx.NodeProto]:

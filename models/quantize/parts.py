@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from models.catalogue import AsrParameters, TtsParameters, VadParameters
 from models.convert import open_artefact
-from models.engines.base import StateTensor
+from models.engines.base import Engine, StateTensor
 from models.engines.onnx_cpu import OrtCpuEngine
 from models.errors import CatalogueError
 from models.quantize.half import names_of, no_edges
@@ -19,7 +19,7 @@ from models.quantize.ranges import Feed
 from models.quantize.sound import CALIBRATION_SENTENCES, PROBE_SENTENCES, Material, own_voice, phoneme_ids, read_wav
 from models.store import Store
 
-__all__ = ["Group", "Part", "groups_of", "quantisable"]
+__all__ = ["Group", "Part", "groups_of", "listening", "quantisable"]
 
 Floats = npt.NDArray[np.float32]
 VOICE = "piper-en-us-joe"
@@ -70,6 +70,16 @@ def groups_of(store: Store, pack_id: str, material: Material) -> tuple[Group, ..
     if pack_id not in makers:
         raise CatalogueError(f"{pack_id} cannot be quantised; these can: {', '.join(makers)}")
     return makers[pack_id](store, material)
+
+
+def listening(store: Store) -> dict[str, Engine]:
+    """The recogniser that Wren hears with, to judge a voice by."""
+    pack, artefact = store.open("moonshine-base-en"), open_artefact(store, "moonshine-base-en")
+    states = pack.pack.state_tensors("decoder")
+    return {
+        "encoder": OrtCpuEngine(artefact.path("encoder", "int8")),
+        "decoder": OrtCpuEngine(artefact.path("decoder", "int8"), states),
+    }
 
 
 def quantisable() -> tuple[str, ...]:

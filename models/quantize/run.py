@@ -183,7 +183,9 @@ class _Run:
                 before = {name: m.result.kept_float for name, m in made.items()}
                 made = {p.name: self._make(variant, p, target_db) for p in self._group.parts}
                 if score is None or {name: m.result.kept_float for name, m in made.items()} != before:
-                    score = self._score({name: (m.path, m.model_states) for name, m in made.items()})
+                    score = self._score(
+                        {name: (m.path, m.model_states) for name, m in made.items()}, variant.target == "cpu"
+                    )
             except (ConversionError, QuantisationRefusedError, EngineError) as error:
                 return self._result(variant, {}, None, False, f"not made: {error}"), {}
             if passes(score, fp32, self._options.tolerance):
@@ -215,7 +217,7 @@ class _Run:
             model = source.make(variant, keep_float)
             trial = self._work / f"trial.{part.name}.onnx"
             onnx.save(model, trial)
-            return self._snr(part, OrtCpuEngine(trial))
+            return self._snr(part, OrtCpuEngine(trial, fuse_pairs=variant.target == "cpu"))
 
         keep: tuple[str, ...] = ()
         ranking = self._sweeps.get((variant.name, part.name), Sweep({}))
@@ -225,7 +227,7 @@ class _Run:
                 self._sweeps[variant.name, part.name] = ranking
             keep, _ = find_keep_float(ranking, measure, target_db)
         onnx.save(source.make(variant, keep), path)
-        engine = OrtCpuEngine(path)
+        engine = OrtCpuEngine(path, fuse_pairs=variant.target == "cpu")
         ours, fp32_ms = cpu_ms([engine, self._fp32[part.name]], part.work, self._options.repeats)
         result = PartResult(
             part=part.name,
@@ -245,10 +247,11 @@ class _Run:
         made = run_all(engine, part.probes, part.signal)
         return snr_db(self._reference[part.name], made, centred=part.centred)
 
-    def _score(self, parts: Mapping[str, tuple[Path, tuple[StateTensor, ...]]]) -> Score:
+    def _score(self, parts: Mapping[str, tuple[Path, tuple[StateTensor, ...]]], fuse_pairs: bool = True) -> Score:
         self._progress(f"{self._group.name}: evaluation", 0, None)
         engines: dict[str, Engine] = {
-            name: OrtCpuEngine(path, states) for name, (path, states) in {**self._group.others, **parts}.items()
+            name: OrtCpuEngine(path, states, fuse_pairs=fuse_pairs)
+            for name, (path, states) in {**self._group.others, **parts}.items()
         }
         try:
             return self._evaluate(engines)

@@ -111,7 +111,9 @@ class _Insertion:
         return scale
 
     def _bias(self, out: list[onnx.NodeProto], site: Site, scale: Floats) -> str:
-        bias, scale = constant_of(self._model, site.bias or ""), scale.astype(np.float32)
+        bias = constant_of(self._model, site.bias or "")
+        # A channel that is always 0 has the smallest scale there is; the product of two such would be 0.
+        scale = np.maximum(scale, np.finfo(np.float32).tiny).astype(np.float32)
         whole = np.clip(np.rint(bias.astype(np.float64) / scale), -(2**31) + 1, 2**31 - 1).astype(np.int32)
         names = [
             add_constant(self._model, f"{site.name}.bias_s32", whole),

@@ -124,7 +124,12 @@ class Keeper:
         if threading.current_thread() is self._thread:
             return True
         self._thread.join(CLOSE_WAIT_S)
-        return not self._thread.is_alive()
+        if not self._thread.is_alive():
+            return True
+        # It may have a successor by the time it is done, and must not speak for it.
+        self._tell("closed")
+        self._on_state = None
+        return False
 
     def _run(self) -> None:
         failures = 0

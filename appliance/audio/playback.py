@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -20,10 +19,10 @@ import numpy as np
 from appliance.audio.blocks import SPEAKER_BLOCKS, BlockLadder
 from appliance.audio.clock import Envelope
 from appliance.audio.devices import Device, find_device, stream_formats
+from appliance.audio.feed import ReplyFeed
 from appliance.audio.frame import Samples
 from appliance.audio.keeper import Keeper, OpenStream, StateListener
-from appliance.audio.lowdelay import LowDelayResampler
-from appliance.audio.mixer import MAX_BLOCK, Mixer, QueuedReply, volume_gain
+from appliance.audio.mixer import MAX_BLOCK, Mixer, volume_gain
 from appliance.audio.portaudio import Give, PortAudio, StreamFormat, portaudio
 from appliance.audio.sounds import Sound, sound_samples
 from appliance.audio.spsc import Doorbell
@@ -32,12 +31,6 @@ __all__ = ["DevicePlayer", "PlayerSettings", "PlayerStats"]
 
 _LOG = logging.getLogger(__name__)
 
-MAX_QUEUED_S: Final = 120.0
-"""Speech that may wait to be played; what is written beyond it is refused, and counted."""
-RING_S: Final = 0.5
-"""Sound ready for the callback: what the player's thread may be late by."""
-PIECE_S: Final = 0.1
-"""Resampled at once: the first piece of a reply must not wait for the last to be converted."""
 BUSY_S: Final = 0.05
 LOST_STEP_S: Final = 0.02
 IDLE_S: Final = 0.25
@@ -80,21 +73,6 @@ class PlayerStats:
     """From the callback to the ear, as the driver last said."""
 
 
-class _Feed:
-    """A reply on the session's and the player's side."""
-
-    def __init__(self, generation: int, rate_hz: int) -> None:
-        self.generation = generation
-        self.rate_hz = rate_hz
-        self.pieces: deque[Samples] = deque()
-        self.waiting_samples = 0
-        self.finished = False
-        self.flushed = False
-        self.pending: Samples = np.empty(0, dtype=np.float32)
-        self.resampler: LowDelayResampler
-        self.queued: QueuedReply
-
-
 class DevicePlayer:
     """A speaker that comes back when it is plugged in again; a session's `Player`.
 
@@ -123,7 +101,7 @@ class DevicePlayer:
         # Held for a few statements at a time, and never by the callback.
         self._lock = threading.Lock()
         self._mixer = self._make_mixer(_DEFAULT_RATE_HZ)
-        self._feed: _Feed | None = None
+        self._feed: ReplyFeed | None = None
         self._keeper: Keeper | None = None
         self._format: StreamFormat | None = None
         self._server_name: str | None = None
@@ -161,8 +139,8 @@ class DevicePlayer:
         """A reply starts with the next `write`; what still sounds of another is faded out."""
         with self._lock:
             self._retire()
-            feed = _Feed(generation, rate_hz)
-            self._aim(feed)
+            feed = ReplyFeed(generation, rate_hz, self._settings.prebuffer_s)
+            self._mixer.play(feed.aim(self._mixer.rate_hz))
             self._feed = feed
 
     def write(self, samples: Samples) -> None:
@@ -170,21 +148,18 @@ class DevicePlayer:
         feed = self._feed
         if feed is None:
             return
-        if (feed.waiting_samples + samples.size) / feed.rate_hz > MAX_QUEUED_S:
-            self._refused_s += samples.size / feed.rate_hz
-            _LOG.warning("speaker %s: more than %.0f s of speech wait; the rest is left out", self.name, MAX_QUEUED_S)
+        if feed.write(samples):
+            self._bell.ring()
             return
-        size = max(1, round(PIECE_S * feed.rate_hz))
-        with self._lock:
-            feed.waiting_samples += samples.size
-            feed.pieces.extend(samples[at : at + size] for at in range(0, samples.size, size))
-        self._bell.ring()
+        if not self._refused_s:
+            _LOG.warning("speaker %s: too much speech waits to be played; the rest is left out", self.name)
+        self._refused_s += samples.size / feed.rate_hz
 
     def finish(self) -> None:
         """No more pieces: `post` when the last sample has been heard."""
         feed = self._feed
         if feed is not None:
-            feed.finished = True
+            feed.finish()
             self._bell.ring()
 
     def stop(self) -> None:
@@ -259,7 +234,7 @@ class DevicePlayer:
         feed = self._feed
         if feed is None:
             return IDLE_S
-        self._fill(feed)
+        feed.fill()
         done_s = feed.queued.done_s
         if done_s is None:
             return BUSY_S
@@ -295,7 +270,7 @@ class DevicePlayer:
                 self._mixer = self._make_mixer(form.rate_hz)
                 if self._feed is not None:
                     # What the old ring held is lost: half a second at most, in a device that was away.
-                    self._aim(self._feed)
+                    self._mixer.play(self._feed.aim(form.rate_hz))
         mixer, channels = self._mixer, form.channels
         clock = Envelope()
         taken = 0
@@ -327,36 +302,6 @@ class DevicePlayer:
         mixer = Mixer(rate_hz, self._bell, lead_in_s=settings.lead_in_s, keep_awake=settings.keep_awake)
         mixer.set_gain(volume_gain(self._volume))
         return mixer
-
-    def _aim(self, feed: _Feed) -> None:
-        """Lead a feed into the mixer that is; the lock is held."""
-        rate_hz = self._mixer.rate_hz
-        feed.resampler = LowDelayResampler(feed.rate_hz, rate_hz)
-        feed.pending = np.empty(0, dtype=np.float32)
-        prebuffer = round(self._settings.prebuffer_s * rate_hz)
-        feed.queued = QueuedReply(feed.generation, round(RING_S * rate_hz), prebuffer)
-        self._mixer.play(feed.queued)
-
-    def _fill(self, feed: _Feed) -> None:
-        ring = feed.queued.ring
-        while True:
-            finished = feed.finished  # asked before the pieces: what is finished gets no more of them
-            if feed.pending.size:
-                feed.pending = feed.pending[ring.write(feed.pending) :]
-                if feed.pending.size:
-                    return
-            elif feed.pieces:
-                with self._lock:
-                    piece = feed.pieces.popleft()
-                    feed.waiting_samples -= piece.size
-                feed.pending = feed.resampler.push(piece)
-            elif finished and not feed.flushed:
-                feed.flushed = True
-                feed.pending = feed.resampler.flush()
-            else:
-                if feed.flushed:
-                    feed.queued.end = ring.written
-                return
 
     def _mind_underruns(self) -> None:
         """Larger blocks where these are too small; while nothing sounds, for opening again would be heard."""

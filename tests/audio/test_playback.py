@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from appliance.audio import keeper, playback
+from appliance.audio import feed, keeper, playback
 from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.sounds import Sound
@@ -225,7 +225,7 @@ def test_volume_is_kept_between_0_and_100_and_heard(player: DevicePlayer, speake
 def test_more_speech_than_anybody_would_listen_to_is_refused_and_counted(
     player: DevicePlayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(playback, "MAX_QUEUED_S", 2.0)
+    monkeypatch.setattr(feed, "MAX_QUEUED_S", 2.0)
     player.begin(1, RATE)
     for _ in range(5):
         player.write(_tone(1.0))

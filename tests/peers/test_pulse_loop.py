@@ -383,7 +383,9 @@ def _listen(
         disturb()
         time.sleep(max(0.0, seconds - 2.0))
         sound = recording.samples
-        witness = [(recording.time_of(at), at, sound[at : at + _CHUNK]) for at in range(0, sound.size - _CHUNK, _CHUNK)]
+        began_s = recording.time_of(0)
+    starts = range(0, sound.size - _CHUNK, _CHUNK)
+    witness = [(began_s + at / MIC_RATE_HZ, at, sound[at : at + _CHUNK]) for at in starts]
     microphone.close()
     assert [state.phase for state in states] == ["running", "closed"]
     return frames, gaps, witness

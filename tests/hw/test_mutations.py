@@ -61,15 +61,16 @@ class _Copies:
         self._boards = shared / "boards" / "boards"
 
     def __enter__(self) -> _Copies:
-        self._folder = Path(tempfile.mkdtemp())
+        self.folder = Path(tempfile.mkdtemp())
+        self.root = self.folder / "root"
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self.folder)
 
     def of(self, board: str) -> Path:
-        """A copy."""
-        return roots.copy(self._boards / board, self._folder / "root")
+        """A copy, at `root`."""
+        return roots.copy(self._boards / board, self.root)
 
     def expected(self, board: str) -> dict[str, Any]:
         """The facts of the whole board."""
@@ -77,8 +78,8 @@ class _Copies:
         return {key: value for key, value in facts.items() if key not in NOT_FACTS}
 
 
-def _replace(path: Path, way: str) -> None:
-    """Put something else where a file was. What links lead to is a file outside with other facts, or the host's."""
+def _replace(path: Path, way: str, beside: Path) -> None:
+    """Put something else where a file was; links lead to one with other facts `beside` the root, or the host's."""
     good = path.read_bytes()
     path.unlink()
     if way == "emptied":
@@ -90,8 +91,7 @@ def _replace(path: Path, way: str) -> None:
     elif way == "loop":
         path.symlink_to(path.name)
     elif way in ("outside", "climbing"):
-        outside = path.parents[len(path.parts) - 4] / "outside"
-        outside = Path(tempfile.mkdtemp(dir=outside.parent)) / "file"
+        outside = Path(tempfile.mkdtemp(dir=beside)) / "file"
         # Facts that no board has: if one shows up, the file was read.
         outside.write_bytes(good.replace(b"1", b"9").replace(b"0", b"8"))
         path.symlink_to(outside if way == "outside" else os.path.relpath(outside, path.parent))
@@ -122,7 +122,7 @@ def test_files_replaced_by_anything_else(shared: Path, changes: list[tuple[tuple
         for (_, name), way in changes:
             path = root / name
             if path.is_file() and not path.is_symlink():
-                _replace(path, way)
+                _replace(path, way, copies.folder)
         _invents_nothing(_survives(root), copies.expected(board))
 
 
@@ -137,7 +137,7 @@ def test_a_file_cut_off_anywhere(shared: Path, place: tuple[str, str], data: st.
         os.truncate(path, at)
         # A list of processors that is cut between two of them looks like a shorter list.
         but = ("cpu_cores",) if name == "proc/cpuinfo" else ()
-        _invents_nothing(_survives(copies._folder / "root"), copies.expected(board), but)
+        _invents_nothing(_survives(copies.root), copies.expected(board), but)
 
 
 @EXAMPLES
@@ -150,7 +150,7 @@ def test_bytes_flipped(shared: Path, place: tuple[str, str], flips: list[tuple[i
         for at, value in flips:
             content[at % len(content)] = value
         path.write_bytes(content)
-        _survives(copies._folder / "root")
+        _survives(copies.root)
 
 
 @EXAMPLES
@@ -159,7 +159,7 @@ def test_a_file_of_nothing_but_junk(shared: Path, place: tuple[str, str], junk: 
     board, name = place
     with _Copies(shared) as copies:
         (copies.of(board) / name).write_bytes(junk)
-        _survives(copies._folder / "root")
+        _survives(copies.root)
 
 
 @EXAMPLES
@@ -169,7 +169,7 @@ def test_a_file_repeated(shared: Path, place: tuple[str, str], times: int) -> No
     with _Copies(shared) as copies:
         path = copies.of(board) / name
         path.write_bytes(path.read_bytes() * times)
-        _survives(copies._folder / "root")
+        _survives(copies.root)
 
 
 @pytest.mark.parametrize("board", roots.names("boards"))
@@ -177,4 +177,4 @@ def test_every_single_file_deleted(shared: Path, board: str) -> None:
     for name in _files(board):
         with _Copies(shared) as copies:
             (copies.of(board) / name).unlink()
-            _invents_nothing(_survives(copies._folder / "root"), copies.expected(board))
+            _invents_nothing(_survives(copies.root), copies.expected(board))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from models import AsrParameters, TtsParameters, VadParameters, WakeParameters, load_catalogue
-from models.catalogue import CATALOGUE, Catalogue, LibrarySource, RegistryPackage
+from models.catalogue import Catalogue, LibrarySource, RegistryPackage
 from models.engines import StateTensor
 from models.errors import CatalogueError
 

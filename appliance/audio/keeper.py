@@ -152,6 +152,7 @@ class Keeper:
         self._tell("closed")
 
     def _open(self) -> OpenStream | None:
+        self._anew.clear()  # whatever it was wanted for, this is it
         opened: list[OpenStream] = []
         reason = self._guarded(lambda: opened.append(self._tasks.open()))
         if reason is not None:

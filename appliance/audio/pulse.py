@@ -91,7 +91,7 @@ class PulseWatch:
         """Stop watching."""
         if self._process is None:
             return
-        self._process.terminate()
+        self._process.kill()  # asked politely it would first take leave of the server, which may hang
         self._process.wait()
         self._thread.join()
         if self._process.stdout is not None:

@@ -70,10 +70,13 @@ class Downloader:
     def fetch(self, url: str, target: Path, expected: Expected, report: Report) -> None:
         """Bring `url` to `target`, going on from what lies there of an earlier try.
 
-        A file `target.json` beside it remembers the address and the server's word for the version. A file that is
-        not the expected one is removed. Raises `FetchError`.
+        A file `target.json` beside it remembers the address, the server's word for the version, and whether all has
+        come: then nothing is asked of the server. A file that is not the expected one is removed. Raises `FetchError`.
         """
         self._refuse_plain(url)
+        if _is_complete(url, target, expected):
+            report(_length(target), _length(target))
+            return
         started, pause = time.monotonic(), self._pause_s
         for attempt in range(ATTEMPTS):
             had = _length(target)
@@ -97,7 +100,7 @@ class Downloader:
         if expected.sha256 is not None and files.sha256_of(target) != expected.sha256:
             _forget(target)
             raise FetchError(f"{url}: does not have sha256 {expected.sha256}: not used")
-        _memory(target).unlink(missing_ok=True)
+        _memory(target).write_text(json.dumps({"url": url, "complete": _length(target)}), encoding="utf-8")
 
     def _refuse_plain(self, url: str) -> None:
         parts = urlsplit(url)
@@ -134,10 +137,7 @@ class Downloader:
     def _resume_from(url: str, target: Path, expected: Expected, request: urllib.request.Request) -> int:
         """Where to go on, asked of the server in the request's headers."""
         at = _length(target)
-        try:
-            known = json.loads(_memory(target).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            known = {}
+        known = _remembered(target)
         # Without a version or a checksum, two halves of two files could be put together.
         if not at or known.get("url") != url or not (known.get("version") or expected.sha256):
             return 0
@@ -207,6 +207,21 @@ def _version(response: Any) -> str | None:
         return tag
     date: str | None = response.headers.get("Last-Modified")
     return date
+
+
+def _is_complete(url: str, target: Path, expected: Expected) -> bool:
+    known = _remembered(target)
+    if known.get("url") != url or known.get("complete") != _length(target):
+        return False
+    return expected.sha256 is None or files.is_whole(target, known["complete"], expected.sha256)
+
+
+def _remembered(target: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(_memory(target).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
 
 
 def _memory(target: Path) -> Path:

@@ -192,7 +192,10 @@ class Store:
 
     def _row(self, pack: Pack) -> StoreRow:
         if pack.unverified:
-            pack = pinned(pack, read_pin(self.root, pack.id))
+            try:
+                pack = pinned(pack, read_pin(self.root, pack.id))
+            except PackCorruptError:
+                return StoreRow(pack, "corrupt", None, 0)
         folder = self._folder(pack)
         if pack.unverified:
             return StoreRow(pack, "unverified", None, 0)

@@ -157,6 +157,7 @@ def test_a_pin_that_cannot_be_read_is_not_renewed_silently(tmp_path: Path) -> No
     store = _unverified(tmp_path, FakeDownloader())
     store.ensure("far-voice", consent=True)
     (tmp_path / "pins" / "far-voice.json").write_text("{")
+    assert store.list()[0].status == "corrupt"
     with pytest.raises(PackCorruptError, match="--forget"):
         store.ensure("far-voice", consent=True)
 

@@ -211,6 +211,28 @@ def test_round_trips_per_buffer_size(pulse: PulseServer, record_property: pytest
     assert all(median_ms < 400 for _, median_ms, _, _ in rows)
 
 
+@pytest.mark.slow
+def test_what_is_heard_at_a_time_was_captured_at_that_time(
+    pulse: PulseServer, record_property: pytest.RecordProperty
+) -> None:
+    """The end of a reply by the speaker's clock, and by the microphone's that hears it over the virtual cable."""
+    errors_ms = []
+    with Ear() as ear, Mouth("pulse:mic_in") as mouth:
+        time.sleep(5.5)  # the driver's stamps are on trial for five seconds
+        for generation in range(5):
+            since = len(ear.frames)
+            mouth.speak(generation, _tone(0.4, VOICE_RATE_HZ))
+            eventually(lambda: len(mouth.posted) > len(errors_ms))
+            time.sleep(0.3)
+            heard = np.concatenate([frame.samples for frame in ear.frames[since:]])
+            last = int(np.flatnonzero(np.abs(heard) > 0.02)[-1])
+            captured_s = ear.frames[since + last // 160].time_s + last % 160 / 16_000
+            errors_ms.append((mouth.posted[-1][1] - captured_s) * 1000)
+    print("posted less captured, ms:", [round(error, 1) for error in errors_ms])
+    record_property("clock_ms", errors_ms)
+    assert abs(np.median(errors_ms)) < 20
+
+
 def test_closed_the_microphone_is_let_go(pulse: PulseServer) -> None:
     with Ear() as ear:
         assert pulse.listeners("mic_in.monitor") == 1

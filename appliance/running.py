@@ -15,9 +15,11 @@ from typing import Final
 from appliance import events
 from appliance.app import Wren, WrenSettings
 from appliance.audio.capture import Microphone
+from appliance.audio.devices import Kind
 from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.sounds import Sound
+from appliance.buffers import BufferSizes
 from appliance.events import Event
 from appliance.service import LOCAL, Service
 from appliance.settings import Settings
@@ -38,8 +40,6 @@ DEVICES_S: Final = 3.0
 """Longest wait for the devices before the person who started Wren is told what to do."""
 MAX_WAITING: Final = 20
 """Announcements that wait for a quiet moment; beyond it the oldest is dropped, and that is logged."""
-DEFAULT_BLOCK: Final = 256
-"""Sample frames of a device buffer where none is set: not the shortest, but steady on slow machines too."""
 
 Say = Callable[[str], None]
 
@@ -69,15 +69,22 @@ class LocalAudio:
 
     def __init__(self, service: Service, settings: Settings) -> None:
         audio = settings.audio
-        block = DEFAULT_BLOCK if audio.buffer_frames == "auto" else audio.buffer_frames
+        sizes = BufferSizes(service.wren.store.root.parent / "devices.json")
+
+        def block(kind: Kind, name: str | None) -> int:
+            return sizes.of(kind, name) if audio.buffer_frames == "auto" else audio.buffer_frames
+
         self._sounds = audio.acknowledgement_sounds
         self._service = service
         self._lock = threading.Lock()
         self._muted = False
         self._states: dict[str, DeviceState] = {}
         player_settings = PlayerSettings(
-            volume=float(audio.volume_percent), block=block, lead_in_s=audio.lead_in_ms / 1000.0
+            volume=float(audio.volume_percent),
+            block=block("speaker", audio.speaker),
+            lead_in_s=audio.lead_in_ms / 1000.0,
         )
+        heard = block("microphone", audio.microphone)
         players: list[DevicePlayer] = []
 
         def player(runner: LiveRunner) -> DevicePlayer:
@@ -89,7 +96,7 @@ class LocalAudio:
 
         self._runner = service.open_session(LOCAL, player, wake=True)
         self._player = players[0]
-        self._microphone = Microphone(audio.microphone, self._runner.push, self._on_state, block=block)
+        self._microphone = Microphone(audio.microphone, self._runner.push, self._on_state, block=heard)
         self._unsubscribe = service.hub.subscribe(self._acknowledge)
         service.microphone = self
 
@@ -164,7 +171,8 @@ async def run(settings: Settings, progress: Progress, say: Say) -> None:
         running.add_signal_handler(number, stop.set)
     wren = await asyncio.to_thread(Wren.open, wren_settings(settings), progress)
     service = Service(wren)
-    local = LocalAudio(service, settings)
+    # In a thread: a device that is met for the first time is tried for its buffer size, which takes seconds.
+    local = await asyncio.to_thread(LocalAudio, service, settings)
     timers = asyncio.create_task(_watch_timers(service))
     try:
         async with contextlib.AsyncExitStack() as stack:

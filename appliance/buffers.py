@@ -1,0 +1,67 @@
+"""Buffer sizes that devices were found to stand: tried once a device, remembered by its stable name."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from appliance.audio.devices import Kind, find_device
+from appliance.audio.probe import probe_block
+from appliance.errors import ApplianceError
+
+__all__ = ["DEFAULT_BLOCK", "BufferSizes"]
+
+_LOG = logging.getLogger(__name__)
+
+DEFAULT_BLOCK: Final = 256
+"""Sample frames of a device buffer where nothing could be tried: not the shortest, but steady on slow machines too."""
+LEAST: Final = 64
+MOST: Final = 480
+
+
+class BufferSizes:
+    """A small JSON file: `{"microphone NAME": frames}`. A lost or broken file costs one more trial, nothing else."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def of(self, kind: Kind, name: str | None) -> int:
+        """Frames for a device (None: the default one); tries it where it is not known yet, which takes seconds."""
+        try:
+            device = find_device(kind, name)
+            key = f"{kind} {device.name}"
+            known = self._read()
+            if key not in known:
+                known[key] = probe_block(device).block
+                self._write(known)
+                _LOG.info("%s %s takes buffers of %d frames", kind, device.name, known[key])
+            return known[key]
+        except ApplianceError as error:
+            # It is absent or fails: whoever opens it says so, and again when it comes back.
+            _LOG.debug("no buffer size tried for the %s: %s", kind, error)
+            return DEFAULT_BLOCK
+
+    def _read(self) -> dict[str, int]:
+        try:
+            data = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(data, dict):
+            return {}
+        return {key: value for key, value in data.items() if isinstance(value, int) and LEAST <= value <= MOST}
+
+    def _write(self, known: dict[str, int]) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=self._path.name + ".", dir=self._path.parent)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(known, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self._path)
+        except OSError as error:
+            _LOG.warning("%s cannot be written (%s): devices are tried again at the next start", self._path, error)

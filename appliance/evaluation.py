@@ -39,9 +39,13 @@ CALIBRATION_CLIPS = 12
 _HELD_SENTENCES = (
     *PROBE_SENTENCES,
     "ðə fɹˈʌnt dˈoːɹ ɪz lˈɑːkt.",
-    "ɪt ɪz sˈɛvən θˈɜːɾi ɪnðə mˈɔːɹnɪŋ.",
     "mˈɪlk ænd bɹˈɛd ɑːɹ ˈɔn jʊɹ ʃˈɑːpɪŋ lˈɪst.",
+    "ðə lˈɪvɪŋ ɹˈuːm lˈæmp ɪz ˈɔn.",
+    "ðə tˈaɪmɚ fɔːɹ tˈɛn mˈɪnɪts hɐz stˈɑːɹɾᵻd.",
+    "ɪt ɪz naɪntˈiːn dᵻɡɹˈiːz aʊtsˈaɪd.",
+    "ðə ɡɚɹˈɑːʒ dˈoːɹ ɪz klˈoʊzd.",
 )
+"""No time of day among them: the recogniser writes “7:30” or “seven thirty” of sounds that no ear tells apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ class Group:
     parts: tuple[Part, ...]
     others: Mapping[str, tuple[Path, tuple[StateTensor, ...]]]
     """The pack's other graphs, which the evaluation needs and which stay as they are."""
+    hears: bool = True
+    """Whether it was calibrated with sound; a voice is with sentences."""
 
 
 def groups_of(store: Store, pack_id: str, material: Material) -> tuple[Group, ...]:
@@ -187,7 +189,7 @@ def _voice(store: Store, material: Material) -> tuple[Group, ...]:
     rows = (("frontend", feeds, "latent"), ("flow", latent, "spectral"), ("vocoder", spectral, "audio"))
     # One group each: the front end stays on the CPU, flow and vocoder may be of different precisions.
     return tuple(
-        Group(name, VOICE, (part(name, made, signal),), {n: o for n, o in other.items() if n != name})
+        Group(name, VOICE, (part(name, made, signal),), {n: o for n, o in other.items() if n != name}, hears=False)
         for name, made, signal in rows
     )
 

@@ -350,23 +350,49 @@ def _jumps(phases: list[tuple[float, int]]) -> list[tuple[float, int]]:
     return jumps
 
 
-def _unnoticed(
-    frames: list[Frame], gaps: list[Gap], witness: list[tuple[float, int, Samples]]
-) -> list[tuple[float, int]]:
-    """Jumps of the sound that we heard which the witness did not hear and no gap was reported for."""
+def _chunks(frames: list[Frame]) -> list[tuple[float, int, Samples]]:
+    """Whole chunks of what was heard, placed by the numbers of their frames."""
     chunks = []
     size = _CHUNK // 160
     for at in range(0, len(frames) - size, size):
         part = frames[at : at + size]
         if part[-1].seq - part[0].seq == size - 1:
             chunks.append((part[0].time_s, part[0].seq * 160, np.concatenate([frame.samples for frame in part])))
+    return chunks
+
+
+def _unnoticed(
+    frames: list[Frame], gaps: list[Gap], witness: list[tuple[float, int, Samples]]
+) -> list[tuple[float, int]]:
+    """Jumps of the sound that we heard which the witness did not hear and no gap was reported for."""
     theirs = _jumps(_phases(witness))
     return [
         (time_s, moved)
-        for time_s, moved in _jumps(_phases(chunks))
+        for time_s, moved in _jumps(_phases(_chunks(frames)))
         if not any(abs(time_s - other_s) < 2.0 for other_s, _ in theirs)
         and not any(abs(time_s - gap.time_s) < 3.0 for gap in gaps)
     ]
+
+
+def _mismeasured(
+    frames: list[Frame], gaps: list[Gap], witness: list[tuple[float, int, Samples]]
+) -> list[tuple[Gap, int]]:
+    """Gaps across which the numbers of the frames do not fit the sound: nothing was lost there, or not as much."""
+    phases, theirs = _phases(_chunks(frames)), _phases(witness)
+    wrong = []
+    for gap in gaps:
+        moved = _moved(phases, gap.time_s) - _moved(theirs, gap.time_s)
+        moved = (moved + _PERIOD // 2) % _PERIOD - _PERIOD // 2
+        if abs(moved) > _JUMP:
+            wrong.append((gap, moved))
+    return wrong
+
+
+def _moved(phases: list[tuple[float, int]], around_s: float) -> int:
+    """Change of the phase from well before a time to well after it; a gap is placed up to 1.5 s late."""
+    before = [phase for time_s, phase in phases if around_s - 6.0 < time_s < around_s - 2.5]
+    after = [phase for time_s, phase in phases if around_s + 1.0 < time_s < around_s + 4.5]
+    return int(np.median(after) - np.median(before)) if before and after else 0
 
 
 def _listen(
@@ -402,6 +428,7 @@ def test_nothing_is_lost_unnoticed(pulse: PulseServer, record_property: pytest.R
     record_property("gaps", len(gaps))
     assert len(frames) * 0.01 + sum(gap.lost_s for gap in gaps) >= SOAK_S - 1.0
     assert _unnoticed(frames, gaps, witness) == []
+    assert _mismeasured(frames, gaps, witness) == []
 
 
 @pytest.mark.slow

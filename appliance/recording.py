@@ -142,10 +142,11 @@ def _with_tail(name: str, frames: Iterator[Frame]) -> _Marked:
     for last in frames:
         meter.push(last.samples)
         yield last, False
-    framer = Framer(0.0 if last is None else last.end_s)
+    # Numbered on: a hole in the numbers would tell the session that sound was lost here.
+    framer, number = Framer(0.0 if last is None else last.end_s), 0 if last is None else last.seq + 1
     for block in noise_blocks(meter.floor_dbfs(), TAIL_S, zlib.crc32(name.encode())):
         for frame in framer.push(block):
-            yield frame, True
+            yield Frame(frame.samples, frame.time_s, number + frame.seq), True
 
 
 def _hear_simulated(

@@ -145,6 +145,9 @@ class LocalAudio:
     def _on_state(self, state: DeviceState) -> None:
         before = self._states.get(state.kind)
         self._states[state.kind] = state
+        if state.kind == "microphone" and state.phase == "lost" and before is not None and before.phase == "running":
+            # An utterance's time comes from its sound: without any, listening would never end.
+            self._runner.call(self._runner.session.stop)
         if state.phase == "running":
             _LOG.info("%s %s is open", state.kind, state.name)
         elif state.phase == "lost" and (before is None or before.reason != state.reason):
@@ -158,6 +161,8 @@ class LocalAudio:
             self._player.play_sound(Sound.ERROR)
         elif self._sounds and isinstance(event, events.WakeHeard):
             self._player.play_sound(Sound.WAKE)
+        elif isinstance(event, events.ListeningStarted):
+            self._player.prepare()
 
 
 async def run(settings: Settings, progress: Progress, say: Say) -> None:

@@ -81,6 +81,7 @@ class Session:
         self._speaking = False
         self._partial_cancel: Cancel | None = None
         self._next_partial_s = 0.0
+        self._next_seq = 0
         self._playing = False
         self._announced = False
         self._follow_up_due = self._following_up = False
@@ -109,7 +110,10 @@ class Session:
         self._step(loop.Stop())
 
     def push(self, frame: Frame) -> None:
-        """Hear 10 ms."""
+        """Hear 10 ms. A hole in the numbers (a microphone that was away) ends what was heard before it."""
+        if frame.seq != self._next_seq:
+            self._forget_sound()
+        self._next_seq = frame.seq + 1
         self._ring.push(frame)
         if self._hearing:
             self._parts.recogniser.push(frame)
@@ -143,6 +147,13 @@ class Session:
             self._step(message)
 
     # ---- hearing
+
+    def _forget_sound(self) -> None:
+        """The detectors' state is about sound that was not followed by this: left alone, they wake falsely here."""
+        self._ring.clear()
+        self._parts.vad.reset()
+        if self._parts.wake is not None:
+            self._parts.wake.reset()
 
     def _judge(self, window: VadWindow) -> None:
         speech = self._gate.push(window)

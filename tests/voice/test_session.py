@@ -177,6 +177,27 @@ def test_a_fault_ends_the_utterance_and_the_next_one_works(
     assert bench.told[-1].outcome == "answered"
 
 
+def test_a_hole_in_the_sound_resets_what_listens_for_words(simulated: tuple[SimulatedRunner, Bench]) -> None:
+    runner, bench = simulated
+    resets: list[str] = []
+
+    class FakeWake:
+        def push(self, frame: Frame) -> tuple[()]:
+            return ()
+
+        def reset(self) -> None:
+            resets.append("wake")
+
+    object.__setattr__(bench.session._parts, "wake", FakeWake())
+    sound = frames(silence(0.5))
+    for frame in sound:
+        runner.push(frame)
+    assert resets == []
+    for frame in sound:
+        runner.push(Frame(frame.samples, frame.time_s + 5.0, frame.seq + 500))
+    assert resets == ["wake"]
+
+
 def test_stop_silences_a_reply_at_once(simulated: tuple[SimulatedRunner, Bench]) -> None:
     runner, bench = simulated
     bench.thinker.reply = "word " * 50

@@ -29,7 +29,7 @@ test: setup-test ## the tests
 	@$(BIN)/pytest
 
 test-slow: peers ## the slow tests: a bare Debian root among them
-	@$(BIN)/pytest -m slow --override-ini addopts= -q tests
+	@$(BIN)/pytest -m slow --durations=12
 	@tests/clean_machine.sh
 
 check: $(TSTAMP) ## lint and types

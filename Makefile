@@ -12,7 +12,7 @@ help:            ## what there is
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## ?/\t/' | expand -t 14
 
 setup: $(STAMP)  ## system packages, environment, model packs
-	@$(BIN)/wren models fetch
+	@$(BIN)/wren models fetch --quick
 
 setup-test: $(TSTAMP) setup
 

@@ -19,7 +19,7 @@ from appliance.voice.tts.phonemes import EspeakPhonemiser
 from appliance.voice.tts.piper import ChunkPlan, PiperSynthesiser, PiperVoice, VoiceConfig
 from appliance.voice.vad import VadTensors, VoiceActivity
 from appliance.voice.wake import WakeDetector, WakeSettings
-from models import AsrParameters, Progress, Store, TtsParameters, silent
+from models import AsrParameters, InstalledPack, Progress, Store, TtsParameters, silent
 from models.convert import prepare
 
 if TYPE_CHECKING:
@@ -109,16 +109,15 @@ class Wren:
         """
         store = Store()
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="open") as pool:
-            if fetch:
-                # One after the other: two downloads would fight for the line and for the terminal's last row.
-                for pack in (TTS_PACK,) if voice_only else (TTS_PACK, ASR_PACK, VAD_PACK):
-                    store.ensure(pack, progress)
-            voice = pool.submit(_open_voice, store, progress, settings)
+            # One after the other: two downloads would fight for the line and for the terminal's last row.
+            wanted = (TTS_PACK,) if voice_only else (TTS_PACK, ASR_PACK, VAD_PACK)
+            packs = {pack: store.ensure(pack, progress) if fetch else store.open(pack) for pack in wanted}
+            voice = pool.submit(_open_voice, store, packs[TTS_PACK], progress, settings)
             if voice_only:
                 return cls(settings, store, None, voice.result())
             assistant = pool.submit(open_assistant, settings)
-            asr = pool.submit(_open_asr, store, progress, settings.threads)
-            vad = pool.submit(_open_vad, store)
+            asr = pool.submit(_open_asr, store, packs[ASR_PACK], progress, settings.threads)
+            vad = pool.submit(_open_vad, packs[VAD_PACK])
             home, area = assistant.result()
             engines = _Engines(asr.result(), *vad.result(), SharedAssistant(home), area)
             return cls(settings, store, engines, voice.result())
@@ -192,10 +191,9 @@ class _Engines:
     area: str | None
 
 
-def _open_asr(store: Store, progress: Progress, threads: int) -> MoonshineModel:
+def _open_asr(store: Store, pack: InstalledPack, progress: Progress, threads: int) -> MoonshineModel:
     from models.engines.onnx_cpu import OrtCpuEngine
 
-    pack = store.open(ASR_PACK)
     artefact = prepare(store, ASR_PACK, progress)
     parameters = pack.pack.parameters_as(AsrParameters)
     encoder = OrtCpuEngine(artefact.path("encoder", "int8"), threads=threads)
@@ -205,17 +203,15 @@ def _open_asr(store: Store, progress: Progress, threads: int) -> MoonshineModel:
     return MoonshineModel(encoder, decoder, tokenizer, parameters.begin_token, parameters.end_token, limits)
 
 
-def _open_vad(store: Store) -> tuple[Engine, VadTensors]:
+def _open_vad(pack: InstalledPack) -> tuple[Engine, VadTensors]:
     from models.engines.onnx_cpu import OrtCpuEngine
 
-    pack = store.open(VAD_PACK)
     return OrtCpuEngine(pack.path("silero_vad.onnx"), pack.pack.state_tensors("vad"), threads=1), VadTensors()
 
 
-def _open_voice(store: Store, progress: Progress, settings: WrenSettings) -> PiperVoice:
+def _open_voice(store: Store, pack: InstalledPack, progress: Progress, settings: WrenSettings) -> PiperVoice:
     from models.engines.onnx_cpu import OrtCpuEngine
 
-    pack = store.open(TTS_PACK)
     artefact = prepare(store, TTS_PACK, progress)
     parameters = pack.pack.parameters_as(TtsParameters)
     config = VoiceConfig.load(pack.path(parameters.config))

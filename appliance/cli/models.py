@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance.cli.common import print_json, warn
+from models.errors import ModelsError
 
 if TYPE_CHECKING:
     from models import InstalledPack, Progress, Store, StoreRow
@@ -30,6 +31,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         action = actions.add_parser(name, help=text)
         action.add_argument("pack", nargs="+" if name == "remove" else "*", metavar="PACK")
         if name == "fetch":
+            action.add_argument(
+                "--quick", action="store_true", help="only what is missing: what is used is verified when it is opened"
+            )
             action.add_argument(
                 "--consent", action="store_true", help="take unverified packs as they come, and pin what was seen"
             )
@@ -100,9 +104,12 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from models.convert import needs_conversion, prepare
 
     store, progress = Store(), TerminalProgress()
+    there = {row.pack.id for row in store.list() if row.status == "installed"} if arguments.quick else set()
     for pack_id in arguments.pack or _fetchable(store):
         if store.catalogue.get(pack_id).is_library:
             print(f"{pack_id}: comes with Wren, nothing to fetch")
+            continue
+        if pack_id in there and (not needs_conversion(pack_id) or _converted(store, pack_id)):
             continue
         pack = _ensure(store, pack_id, progress, arguments.consent)
         if needs_conversion(pack_id):
@@ -111,6 +118,16 @@ def _fetch(arguments: argparse.Namespace) -> int:
         later = "" if pack.pack.used else "; not used yet"
         print(f"{pack_id}: ready ({pack.pack.licence}){later}")
     return 0
+
+
+def _converted(store: Store, pack_id: str) -> bool:
+    from models.convert import open_artefact
+
+    try:
+        open_artefact(store, pack_id)
+    except ModelsError:
+        return False
+    return True
 
 
 def _ensure(store: Store, pack_id: str, progress: Progress, consent: bool) -> InstalledPack:

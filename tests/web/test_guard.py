@@ -156,14 +156,15 @@ def test_static_files_are_only_those(page: RunningPage) -> None:
 def test_a_flood_is_slowed_down(page: RunningPage) -> None:
     async def scenario() -> None:
         async with http(page) as session:
-            statuses = []
-            for _ in range(200):
+            # Until the first refusal: on a busy machine the allowance grows again while the flood goes on.
+            for number in range(4000):
                 async with session.get("/api/traces") as response:
-                    statuses.append(response.status)
-                    last = response.headers
-            assert statuses[0] == 200
-            assert statuses[-1] == 429
-            assert last["Retry-After"] == "1"
+                    if response.status == 429:
+                        assert number > 0
+                        assert response.headers["Retry-After"] == "1"
+                        return
+                    assert response.status == 200
+            pytest.fail("four thousand requests at once were all answered")
 
     run(scenario())
 

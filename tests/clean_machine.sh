@@ -1,29 +1,34 @@
 #!/bin/bash
 # Tries Wren's two commands as a stranger would, in a bare Debian 12 root: make demo twice, as a user with sudo.
-# Needs root, mmdebstrap, and some 2 GB in $TMPDIR. Slow (minutes): it fetches everything anew.
+# Needs root that may mount, mmdebstrap, and some 2 GB in $TMPDIR. Slow (minutes): it fetches everything anew.
 #   tests/clean_machine.sh [SUITE]       (default: bookworm)
+# Exit codes: 0 passed, 1 failed, 77 this machine cannot make and enter such a root (it says why).
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/.." && pwd)
 suite=${1:-bookworm}
 
-if [ "$(id -u)" != 0 ]; then
-    echo "clean_machine: needs root to make and enter the bare root" >&2
-    exit 1
-fi
+cannot() { echo "clean_machine: NOT RUN: $*" >&2; exit 77; }
+install_mmdebstrap() { apt-get install -y --no-install-recommends mmdebstrap >/dev/null; }
+
+[ "$(id -u)" = 0 ] || cannot "needs root to make and enter the bare root"
 if ! command -v mmdebstrap >/dev/null; then
-    apt-get install -y --no-install-recommends mmdebstrap >/dev/null || { apt-get update >/dev/null && apt-get install -y --no-install-recommends mmdebstrap >/dev/null; }
+    install_mmdebstrap || { apt-get update >/dev/null && install_mmdebstrap; } || cannot "mmdebstrap cannot be installed"
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/wren-clean.XXXXXX")
 root=$work/root
 cleanup() {
-    for mount in "$root/proc" "$root/dev"; do
+    for mount in "$root/proc" "$root/dev/shm" "$root/dev"; do
         if mountpoint -q "$mount"; then umount -l "$mount"; fi
     done
     rm -rf "$work"
 }
 trap cleanup EXIT
 step() { printf '\n== %s\n' "$*"; }
+
+mkdir "$root"
+mount -t tmpfs -o size=64k none "$root" 2>/dev/null || { rmdir "$root"; cannot "this root may not mount file systems"; }
+umount "$root" && rmdir "$root"
 
 step "a bare $suite root"
 for attempt in 1 2 3; do
@@ -32,11 +37,14 @@ for attempt in 1 2 3; do
         < <(cat /etc/apt/sources.list.d/*.sources 2>/dev/null || cat /etc/apt/sources.list); then
         break
     fi
-    [ "$attempt" != 3 ] || exit 1
+    [ "$attempt" != 3 ] || cannot "no bare root could be made from this machine's package sources (output above)"
     rm -rf "$root"
 done
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
+# Its own: JACK's library, which PortAudio asks, wants to write there.
+mkdir -p "$root/dev/shm"
+mount -t tmpfs -o mode=1777 none "$root/dev/shm"
 # Name resolution, certificates and pip settings are the host's: a stranger's machine has its own.
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 mkdir -p "$root/etc/ssl/certs"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.resample import MonoResampler
 from appliance.intent.memory_home import MemoryHome
+from appliance.intent.normalise import normalise
 from appliance.telemetry.trace import TraceRecorder, UtteranceTrace
 from appliance.voice import loop
 from appliance.voice.loop import Phase
@@ -198,7 +198,8 @@ def room(house: House, pulse: PulseServer) -> Iterator[Room]:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z0-9']+", text.lower())
+    """The words as the grammar takes them: a recogniser writes "five" or "5" for the same sound."""
+    return normalise(text).split()
 
 
 def _answered(house: House, trace: UtteranceTrace, sound: Samples, intent: str) -> None:

@@ -1,0 +1,75 @@
+"""Free text or phrase: which of the two a recognition stands for, and how sure that is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from appliance.intent.types import Understanding
+from appliance.voice.asr.protocol import Extension, Hypothesis, Reach
+
+__all__ = ["ACCEPT_GAP", "EARLY_GAP", "Accepted", "accepted_text"]
+
+ACCEPT_GAP: Final = 8.0
+"""A phrase counts where it is at most this much less probable than the free text (natural logarithm)."""
+EARLY_GAP: Final = 3.0
+"""The same for ending an utterance early: a wrong end cuts somebody off, so the evidence must be stronger."""
+
+_NOWHERE: Final = Reach(False, False, Extension.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a recognition is taken for."""
+
+    understanding: Understanding
+    """What it means; `intent` is None where neither text nor phrase means anything."""
+    text: str
+    """The words that it was read from: those of `understanding`."""
+    source: Literal["free", "phrase"]
+    gap: float
+    """How much less probable the phrase is than the free text, >= 0; 0 where the text is a phrase itself, infinite
+    where no phrase is near."""
+    complete: bool
+    """Whether it is a whole sentence that means something."""
+    extension: Extension
+    """What may still follow."""
+
+    @property
+    def extendable(self) -> bool:
+        """Whether something people pause before may follow: then it is worth waiting a little."""
+        return self.extension is Extension.LIKELY
+
+    @property
+    def certain(self) -> bool:
+        """Whether the evidence is strong enough to end the utterance early."""
+        return self.complete and self.gap <= EARLY_GAP
+
+
+def accepted_text(hypothesis: Hypothesis, understood: Callable[[str], Understanding]) -> Accepted:
+    """The free text where it means something, else the phrase where it is near enough, else the free text.
+
+    `understood` gives a text's meaning without side effects (`Thinker.match` with the session's area); it is called
+    once or twice. Without a bias the free text is all there is, and `gap` is infinite: never `certain`.
+    """
+    reach = hypothesis.reach or _NOWHERE
+    gap = _gap(hypothesis, reach)
+    meaning = understood(hypothesis.text)
+    if meaning.intent is not None:
+        return Accepted(meaning, hypothesis.text, "free", gap, True, reach.extension)
+    phrase = hypothesis.phrase
+    if phrase is not None and phrase != hypothesis.text and gap <= ACCEPT_GAP:
+        of_phrase = understood(phrase)
+        if of_phrase.intent is not None:
+            phrase_reach = hypothesis.phrase_reach or _NOWHERE
+            return Accepted(of_phrase, phrase, "phrase", gap, True, phrase_reach.extension)
+    return Accepted(meaning, hypothesis.text, "free", gap, False, reach.extension)
+
+
+def _gap(hypothesis: Hypothesis, reach: Reach) -> float:
+    if reach.complete:
+        return 0.0
+    if hypothesis.phrase_logp is None:
+        return float("inf")
+    return max(0.0, hypothesis.logp - hypothesis.phrase_logp)

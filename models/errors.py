@@ -9,14 +9,23 @@ __all__ = [
     "CatalogueError",
     "ConsentNeededError",
     "ConversionError",
+    "DeviceError",
+    "DeviceMemoryError",
+    "EngineBuildError",
+    "EngineCancelledError",
+    "EngineCheckError",
     "EngineError",
+    "EnginePlanError",
+    "EngineRefusedError",
     "FetchError",
     "ModelsError",
     "PackCorruptError",
     "PackMissingError",
+    "ProfileError",
     "QuantisationRefusedError",
     "StoreCapError",
     "StoreFullError",
+    "TensorRtMissingError",
 ]
 
 
@@ -77,6 +86,64 @@ class EngineError(ModelsError):
     """An engine could not be made or run; the backend's own text is in the message."""
 
     code = "models.engine"
+
+
+class TensorRtMissingError(EngineError):
+    """TensorRT, or what it needs of CUDA, is not on this machine; the message says how to get it."""
+
+    code = "models.tensorrt_missing"
+
+
+class EngineRefusedError(EngineError):
+    """TensorRT's parser or builder refuses a graph; its own reason is in the message. The same graph, asked again of
+    the same version, is refused again."""
+
+    code = "models.engine_refused"
+
+
+class ProfileError(EngineError):
+    """An optimisation profile is missing, inverted or names what the graph does not have, or no profile covers a run's
+    shapes."""
+
+    code = "models.profile"
+
+
+class EngineBuildError(EngineError):
+    """A build ended without an engine and without a refusal: killed, out of memory, out of time."""
+
+    code = "models.engine_build"
+    retry = True
+
+
+class EngineCancelledError(EngineBuildError):
+    """A build was cancelled by whoever had asked for it."""
+
+    code = "models.engine_cancelled"
+
+
+class EnginePlanError(EngineError):
+    """A built engine cannot be loaded: made by another version or for another device, or damaged."""
+
+    code = "models.engine_plan"
+
+
+class EngineCheckError(EngineError):
+    """A built engine did not compute what the rung below computes; it is not used."""
+
+    code = "models.engine_check"
+
+
+class DeviceError(EngineError):
+    """A CUDA call failed; CUDA's name for it is in the message."""
+
+    code = "models.device"
+
+
+class DeviceMemoryError(DeviceError):
+    """The device has no memory left, or the engines' own bound has been reached."""
+
+    code = "models.device_memory"
+    retry = True
 
 
 class QuantisationRefusedError(ModelsError):

@@ -42,7 +42,8 @@ for attempt in 1 2 3; do
 done
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
-# Its own: JACK's library, which PortAudio asks, wants to write there.
+# A /dev/shm of its own, which JACK's library (PortAudio asks it) wants to write to; private, or the host would get it too.
+mount --make-private "$root/dev"
 mkdir -p "$root/dev/shm"
 mount -t tmpfs -o mode=1777 none "$root/dev/shm"
 # Name resolution, certificates and pip settings are the host's: a stranger's machine has its own.

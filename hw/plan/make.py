@@ -129,7 +129,8 @@ class _TaskPlanner:
 
     def _precisions(self, rule: Rule) -> list[Precision]:
         """Allowed ones, in the order in which they are taken unmeasured."""
-        allowed = rule.passed if self._need.int8_gate else rule.failed
+        useless = bool(rule.schemes) and set(rule.schemes) <= set(self._need.int8_failed)
+        allowed = rule.passed if self._need.int8_gate and not useless else rule.failed
         support = self._machine.precision_support or {}
         found = [p for p in allowed if p == "fp32" or rule.backend == "ort-cpu" or support.get(p, False)]
         # A card without tensor cores is no faster in half precision.
@@ -181,7 +182,8 @@ class _TaskPlanner:
     def _scheme(self, rule: Rule, precision: Precision) -> Scheme | None:
         if precision != "int8" or not rule.schemes:
             return None
-        return next((scheme for scheme in rule.schemes if scheme in self._need.int8_schemes), rule.schemes[0])
+        passed = [scheme for scheme in rule.schemes if scheme not in self._need.int8_failed]
+        return next((scheme for scheme in passed if scheme in self._need.int8_schemes), (*passed, *rule.schemes)[0])
 
     def _threads(self, backend: Backend) -> int:
         if self._set.threads is not None:

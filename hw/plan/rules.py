@@ -84,7 +84,7 @@ RULES: Final = (
         "ort-cpu",
         passed=("fp32", "int8"),
         failed=("fp32",),
-        schemes=("s8-dynamic", "reduce-range"),
+        schemes=("s8-dynamic", "u8s8", "reduce-range"),
         reason="an x86 processor without VNNI: INT8 of a range that does not saturate, or FP32, as measured",
     ),
     Rule(

@@ -28,8 +28,8 @@ Backend = Literal["tensorrt", "ort-cuda", "ort-cpu", "numpy", "tflite"]
 Precision = Literal["fp32", "fp16", "int8"]
 Scheme = Literal["qdq", "u8s8", "s8-dynamic", "reduce-range"]
 """How INT8 is done. `qdq`: symmetric Q/DQ nodes, TensorRT's. `u8s8`: static, u8 activations and s8 weights, what VNNI
-multiplies. `s8-dynamic`: s8 weights, activations quantised at each call; ours are scaled so that nothing saturates on
-AVX2. `reduce-range`: weights of 7 bits, so that nothing can."""
+multiplies. `s8-dynamic`: s8 weights, activations quantised at each call. `reduce-range`: weights of 7 bits. Without
+VNNI usual weights may saturate; ours, of every kind, are scaled so that they cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,8 @@ class TaskNeed:
     """Size of the weights; where a precision is missing it is estimated from another."""
     int8_schemes: tuple[Scheme, ...] = ()
     """INT8 artefacts that exist already; others would have to be made."""
+    int8_failed: tuple[Scheme, ...] = ()
+    """Kinds of INT8 that did not pass the model's accuracy gate, while others did."""
     int8_gate: bool | None = None
     """Whether INT8 passed the model's accuracy gate; None: nobody has looked, and so it is not used."""
     fixed: Candidate | None = None

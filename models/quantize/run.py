@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import json
 import platform
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,30 +11,27 @@ from pathlib import Path
 import onnx
 
 from models import files
-from models.convert.artefact import MANIFEST, Artefact, ArtefactFile, Manifest
+from models.convert.artefact import MANIFEST, ArtefactFile, Manifest
 from models.engines.base import Engine, StateTensor
 from models.engines.onnx_cpu import OrtCpuEngine
-from models.errors import ConversionError, EngineError, PackMissingError, QuantisationRefusedError
+from models.errors import ConversionError, EngineError, QuantisationRefusedError
 from models.progress import Progress, silent
 from models.quantize.gate import DEFAULT_TOLERANCE, Evaluate, Score, passes
+from models.quantize.kept import VERSION, folder_of, tools
 from models.quantize.measure import cpu_ms, run_all, snr_db
 from models.quantize.parts import Group, Part, groups_of
-from models.quantize.report import REPORT, PartResult, QuantiseReport, ScoreRow, VariantResult
+from models.quantize.report import PartResult, QuantiseReport, ScoreRow, VariantResult
 from models.quantize.sensitivity import Sweep, find_keep_float, sweep
 from models.quantize.sites import load
 from models.quantize.sound import Material
-from models.quantize.variants import VARIANTS, Source, Variant
+from models.quantize.table import VARIANTS, WORTH_IT, Variant
+from models.quantize.variants import Source
 from models.store import Store
 
-__all__ = ["Options", "open_quantised", "quantise"]
+__all__ = ["Options", "quantise"]
 
-VERSION = 1
-"""Goes up with every change of what comes out."""
 _TARGETS_DB = (20.0, 25.0, 30.0)
 """Signal to noise of a part's outputs asked for at first, and after each failed gate."""
-_WORTH_IT = 1.2
-"""A variant for the CPU must be this many times as fast as FP32 to be chosen: two runs differ by less, and fewer bits
-never hear better."""
 _ROOM = 600_000_000
 """Bytes for all variants of the largest pack."""
 
@@ -90,7 +85,7 @@ def quantise(
         manifest = Manifest(
             pack=pack_id,
             recipe_version=VERSION,
-            tools=_tools(),
+            tools=tools(),
             inputs=inputs,
             files=tuple(rows),
             parameters={},
@@ -100,28 +95,6 @@ def quantise(
         (result / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
         files.publish(result, target)
     return tuple(reports)
-
-
-def folder_of(store: Store, pack_id: str) -> Path:
-    """Where the quantised graphs of the pack's present files belong."""
-    key = json.dumps([store.catalogue.get(pack_id).digest, VERSION, _tools()], sort_keys=True)
-    return store.root / "quantised" / pack_id / hashlib.sha256(key.encode()).hexdigest()[:16]
-
-
-def open_quantised(store: Store, pack_id: str) -> tuple[Artefact, tuple[QuantiseReport, ...]]:
-    """What `quantise` made: `Artefact.path(part, variant)`, and the reports. Makes nothing.
-
-    Raises `PackMissingError`, `PackCorruptError`.
-    """
-    folder = folder_of(store, pack_id)
-    if not folder.is_dir():
-        raise PackMissingError(f"{pack_id} has not been quantised yet; run: wren models quantize {pack_id}")
-    reports = tuple(QuantiseReport.load(path) for path in sorted(folder.glob(f"*.{REPORT}")))
-    return Artefact.load(folder), reports
-
-
-def _tools() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("numpy", "onnx", "onnxruntime")}
 
 
 @dataclass(slots=True)
@@ -269,7 +242,7 @@ def _choose(results: list[VariantResult]) -> tuple[dict[str, str], dict[str, str
     cpu = [r for r in results if r.target == "cpu" and r.passed]
     best = max(cpu, key=lambda r: r.speed_up, default=None)
     chosen, why = {}, {}
-    if best is not None and best.speed_up >= _WORTH_IT:
+    if best is not None and best.speed_up >= WORTH_IT:
         chosen["cpu"], why["cpu"] = best.variant, f"{best.speed_up:.2f} times as fast as FP32, accuracy {best.why}"
     else:
         fastest = "none passed" if best is None else f"the best, {best.variant}, is {best.speed_up:.2f} times as fast"

@@ -1,10 +1,9 @@
-"""The variants a graph may come in, and how each is made of the FP32 one."""
+"""How each variant of a graph is made of the FP32 one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import onnx
 
@@ -14,30 +13,10 @@ from models.quantize.half import in_half
 from models.quantize.ranges import Feed, Range, observe
 from models.quantize.sites import Site, find_sites
 from models.quantize.static import observed_tensors, quantise_static
+from models.quantize.table import Variant
 from models.quantize.tensorrt_rules import check_tensorrt_qdq
 
-__all__ = ["VARIANTS", "Source", "Variant"]
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One way to store and multiply."""
-
-    name: str
-    precision: Literal["fp16", "int8"]
-    scheme: Literal["half", "qdq", "u8s8", "s8-dynamic"]
-    """As the plan names it."""
-    target: Literal["cpu", "tensorrt"]
-    equalised: bool
-    """Outliers are moved into the weights first (`equalise`): a static scale must cover all that may come."""
-
-
-VARIANTS: tuple[Variant, ...] = (
-    Variant("fp16", "fp16", "half", "tensorrt", equalised=False),
-    Variant("int8-trt", "int8", "qdq", "tensorrt", equalised=True),
-    Variant("int8-cpu-static", "int8", "u8s8", "cpu", equalised=True),
-    Variant("int8-cpu-dynamic", "int8", "s8-dynamic", "cpu", equalised=False),
-)
+__all__ = ["Source"]
 
 
 @dataclass(slots=True)

@@ -108,7 +108,10 @@ def test_explain_gives_reasons_what_was_passed_over_and_advice(
     assert "power: the power mode is MODE_10W_DESKTOP" in shown
 
 
-def test_without_the_option_the_gates_are_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_option_the_gates_are_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WREN_MODELS_DIR", str(tmp_path / "models"))  # nothing was quantised there
     roots.write(tmp_path, {**roots.ORIN, "var/lib/dpkg/status": "Package: libnvinfer10\nStatus: install ok installed\n"
                            "Version: 10.3.0.30-1+cuda12.5\n\n"})  # fmt: skip
     tasks = _json(capsys, "plan", "--root", str(tmp_path))["tasks"]

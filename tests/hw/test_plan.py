@@ -60,6 +60,14 @@ def _gate(passed: bool | None) -> TaskNeed:
 # ---- the table ----------------------------------------------------------------------------------------------------
 
 
+def test_a_kind_of_int8_that_failed_the_gate_is_not_used_where_another_passed() -> None:
+    failed = dataclasses.replace(ASR, int8_failed=("qdq",))
+    assert _choice(ORIN, failed).precision == "fp16"
+    assert _choice(ORIN).precision == "int8"
+    other = dataclasses.replace(ASR, int8_schemes=(), int8_failed=("u8s8",))
+    assert _choice(_with(X86, avx512_vnni=True), other).scheme == "s8-dynamic"
+
+
 @pytest.mark.parametrize("found", ["avx512_vnni", "avx_vnni", "amx_int8"])
 def test_x86_with_vnni_multiplies_bytes(found: str) -> None:
     machine = _with(X86, **{found: True})

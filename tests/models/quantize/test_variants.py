@@ -18,8 +18,9 @@ from models.quantize.half import in_half, names_of
 from models.quantize.ranges import Range, observe
 from models.quantize.sites import copy_of, find_sites, load
 from models.quantize.static import observed_tensors, quantise_static
+from models.quantize.table import VARIANTS
 from models.quantize.tensorrt_rules import check_tensorrt_qdq
-from models.quantize.variants import VARIANTS, Source
+from models.quantize.variants import Source
 from tests.models.quantize.made import feeds, made_graph, run, snr
 
 

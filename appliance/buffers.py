@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from appliance.audio.devices import Kind, find_device
 from appliance.audio.probe import probe_block
 from appliance.errors import ApplianceError
+from models import files
 
 __all__ = ["DEFAULT_BLOCK", "BufferSizes"]
 
@@ -56,12 +55,6 @@ class BufferSizes:
 
     def _write(self, known: dict[str, int]) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=self._path.name + ".", dir=self._path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(known, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self._path)
+            files.write_whole(self._path, json.dumps(known, indent=1).encode())
         except OSError as error:
             _LOG.warning("%s cannot be written (%s): devices are tried again at the next start", self._path, error)

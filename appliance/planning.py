@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from appliance.errors import ApplianceError
 from appliance.measuring import JOB_LIST, PACKS, PARTS, RESULT, ROUNDS, Job
 from hw.plan import Candidate, Overrides, Plan, Precision, Scheme, TaskNeed, Timing, Timings, make_plan, thread_counts
 from hw.probe import Machine
-from models import ModelsError, Progress, Store, TtsParameters, VadParameters, silent
+from models import ModelsError, Progress, Store, TtsParameters, VadParameters, files, silent
 from models.convert import open_artefact
 from models.graphs import Form, forms
 
@@ -148,7 +147,7 @@ def measure(store: Store, machine: Machine, progress: Progress = silent, *, back
         if not best:
             raise MeasuringError("not one candidate could be measured: run `wren doctor`")
         with contextlib.suppress(OSError):  # a store that cannot be written: measured again next time
-            _keep(_kept_file(store, machine), timings)
+            files.write_whole(_kept_file(store, machine), _KEPT.dump_json(_Kept(timings), indent=1))
     return timings
 
 
@@ -168,15 +167,6 @@ def _kept_file(store: Store, machine: Machine) -> Path:
     models = [form.key for task, parts in PARTS.items() for form in forms(store, PACKS[task], parts)]
     digest = hashlib.sha256(json.dumps([VERSION, *models]).encode()).hexdigest()[:16]
     return store.root / "plans" / f"{machine.digest}-{digest}.json"
-
-
-def _keep(path: Path, timings: dict[str, tuple[Timing, ...]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
-        file.write(_KEPT.dump_json(_Kept(timings), indent=1))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(file.name, path)  # noqa: PTH105 (Path.replace is the same call)
 
 
 def _vocoder_margin(store: Store) -> int:

@@ -23,6 +23,7 @@ __all__ = [
     "require_room",
     "scratch",
     "sha256_of",
+    "write_whole",
 ]
 
 HEADROOM = 16 << 20
@@ -106,6 +107,22 @@ def publish(folder: Path, target: Path) -> None:
         os.rename(target, folder.with_name(folder.name + ".old"))  # noqa: PTH104 (Path.rename is the same call)
     os.rename(folder, target)  # noqa: PTH104
     _sync(target.parent)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Put a file in place in one step; its folder is made. After a power cut, `path` holds the old or the new bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    beside = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    _sync(path.parent)
 
 
 def remove_tree(path: Path) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.catalogue import Pack
 from models.errors import PackCorruptError
-from models.files import sha256_of
+from models.files import sha256_of, write_whole
 from models.sources import PackFile
 
 __all__ = ["Pin", "forget_pin", "pinned", "read_pin", "write_pin"]
@@ -50,10 +50,7 @@ def write_pin(root: Path, pack: Pack, folder: Path, source: str) -> Pin:
     seen = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     pin = Pin(pack=pack.id, seen=seen, source=source, files=rows)
     path = _path(root, pack.id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".new")
-    temporary.write_text(pin.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, pin.model_dump_json(indent=2).encode() + b"\n")
     return pin
 
 

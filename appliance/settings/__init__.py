@@ -13,7 +13,9 @@ from appliance.settings.file import (
 from appliance.settings.keys import SettingKey, parse_value, setting_keys
 from appliance.settings.model import (
     AudioSettings,
+    EngineSettings,
     ListeningSettings,
+    ModelSettings,
     Settings,
     VoiceSettings,
     WakeWordSettings,
@@ -22,8 +24,10 @@ from appliance.settings.model import (
 
 __all__ = [
     "AudioSettings",
+    "EngineSettings",
     "ListeningSettings",
     "LoadedSettings",
+    "ModelSettings",
     "SettingKey",
     "SettingRefusedError",
     "Settings",

@@ -13,7 +13,9 @@ from appliance.voice.wake import WAKE_WORDS
 __all__ = [
     "DEFAULT_PORT",
     "AudioSettings",
+    "EngineSettings",
     "ListeningSettings",
+    "ModelSettings",
     "Settings",
     "VoiceSettings",
     "WakeWordSettings",
@@ -103,6 +105,30 @@ class ListeningSettings(_Group):
         return self
 
 
+class EngineSettings(_Group):
+    """What runs the models; see `wren plan --explain`."""
+
+    backend: Literal["auto", "tensorrt", "ort-cuda", "ort-cpu", "numpy"] = "auto"
+    """What runs the models: auto chooses by what the machine is and what was measured on it."""
+    precision: Literal["auto", "fp32", "fp16", "int8"] = "auto"
+    """Bits of the models' weights: auto takes the fastest that passed the accuracy gate."""
+    threads: Annotated[int, Field(ge=1, le=16)] | Literal["auto"] = "auto"
+    """Threads of an engine; auto measures."""
+    memory_mb: int | None = Field(default=None, ge=300)
+    """Megabytes that Wren may take in all; none leaves room for the system by the machine's size."""
+    measure: bool = True
+    """Time the engines once in the background, while nobody speaks, and keep the result."""
+
+
+class ModelSettings(_Group):
+    """Where models come from."""
+
+    mirror: Name | None = None
+    """Folder or https address asked for models before all else; WREN_MODELS_MIRROR goes before it."""
+    max_mb: int | None = Field(default=None, ge=1)
+    """Megabytes that the model store may take; WREN_MODELS_MAX_BYTES goes before it."""
+
+
 class WebSettings(_Group):
     """The local page."""
 
@@ -138,4 +164,6 @@ class Settings(_Group):
     voice: VoiceSettings = VoiceSettings()
     audio: AudioSettings = AudioSettings()
     listening: ListeningSettings = ListeningSettings()
+    engines: EngineSettings = EngineSettings()
+    models: ModelSettings = ModelSettings()
     web: WebSettings = WebSettings()

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from appliance.engines import EngineOpener
 from appliance.events import Listener
+from appliance.machine import this_machine
+from appliance.planning import current_plan
 from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.tokenizer import Tokenizer
 from appliance.voice.endpoint import SilenceEndpoint, SilenceSettings
@@ -19,8 +22,9 @@ from appliance.voice.tts.phonemes import EspeakPhonemiser
 from appliance.voice.tts.piper import ChunkPlan, PiperSynthesiser, PiperVoice, VoiceConfig
 from appliance.voice.vad import VadTensors, VoiceActivity
 from appliance.voice.wake import WakeDetector, WakeSettings
+from hw.plan import Overrides
 from models import AsrParameters, InstalledPack, Progress, Store, TtsParameters, silent
-from models.convert import prepare
+from models.convert import Artefact, prepare
 
 if TYPE_CHECKING:
     from appliance.intent.assistant import Assistant
@@ -50,8 +54,8 @@ class WrenSettings:
     silence: SilenceSettings = field(default_factory=SilenceSettings)
     length_scale: float = 1.0
     """Pace of the voice: above 1 is slower."""
-    threads: int = 1
-    """Threads of each engine. One: on two cores the second is worth more to the session's own thread."""
+    engines: Overrides = field(default_factory=Overrides)
+    """What of the plan is set by hand."""
 
 
 def open_assistant(settings: WrenSettings) -> tuple[Assistant, str | None]:
@@ -78,6 +82,11 @@ class SharedAssistant:
         with self._lock:
             return self._assistant.match(text, area)
 
+    def preview(self, understanding: Understanding) -> Reply:
+        """See `Assistant.preview`; no side effect."""
+        with self._lock:
+            return self._assistant.preview(understanding)
+
     def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
         """See `Assistant.commit`; waits for the home."""
         with self._lock:
@@ -92,35 +101,52 @@ class SharedAssistant:
 class Wren:
     """Everything that sessions share: engines with their weights, the home, the voice and its cache."""
 
-    def __init__(self, settings: WrenSettings, store: Store, engines: _Engines | None, voice: PiperVoice) -> None:
+    def __init__(
+        self, settings: WrenSettings, opener: EngineOpener, engines: _Engines | None, voice: PiperVoice
+    ) -> None:
         self.settings = settings
-        self.store = store
+        self.store = opener.store
+        self.plan = opener.plan
+        """What was to run each task."""
+        self.opener = opener
+        """What does, and why it differs where it does."""
         self._engines = engines
         self._voice = voice
         self._cache = ReplyCache()
 
     @classmethod
     def open(
-        cls, settings: WrenSettings, progress: Progress = silent, *, voice_only: bool = False, fetch: bool = True
+        cls,
+        settings: WrenSettings,
+        progress: Progress = silent,
+        *,
+        store: Store | None = None,
+        voice_only: bool = False,
+        fetch: bool = True,
     ) -> Wren:
         """Open all parts side by side, fetching (if allowed) and converting what is not there yet.
 
         Raises `ModelsError`, `HomeFileError`, `SpeechError`.
         """
-        store = Store()
+        store = Store() if store is None else store
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="open") as pool:
+            machine = pool.submit(this_machine, store)
+            assistant = None if voice_only else pool.submit(open_assistant, settings)
             # One after the other: two downloads would fight for the line and for the terminal's last row.
             wanted = (TTS_PACK,) if voice_only else (TTS_PACK, ASR_PACK, VAD_PACK)
             packs = {pack: store.ensure(pack, progress) if fetch else store.open(pack) for pack in wanted}
-            voice = pool.submit(_open_voice, store, packs[TTS_PACK], progress, settings)
-            if voice_only:
-                return cls(settings, store, None, voice.result())
-            assistant = pool.submit(open_assistant, settings)
-            asr = pool.submit(_open_asr, store, packs[ASR_PACK], progress, settings.threads)
+            made = [pool.submit(prepare, store, pack, progress) for pack in wanted if pack != VAD_PACK]
+            artefacts = {artefact.manifest.pack: artefact for artefact in (future.result() for future in made)}
+            # What the store holds decides with: the plan comes after conversion.
+            opener = EngineOpener(store, current_plan(store, machine.result(), user=settings.engines))
+            voice = pool.submit(_open_voice, opener, packs[TTS_PACK], artefacts[TTS_PACK], settings)
+            if assistant is None:
+                return cls(settings, opener, None, voice.result())
+            asr = pool.submit(_open_asr, opener, packs[ASR_PACK])
             vad = pool.submit(_open_vad, packs[VAD_PACK])
             home, area = assistant.result()
             engines = _Engines(asr.result(), *vad.result(), SharedAssistant(home), area)
-            return cls(settings, store, engines, voice.result())
+            return cls(settings, opener, engines, voice.result())
 
     def __enter__(self) -> Wren:
         return self
@@ -191,16 +217,14 @@ class _Engines:
     area: str | None
 
 
-def _open_asr(store: Store, pack: InstalledPack, progress: Progress, threads: int) -> MoonshineModel:
-    from models.engines.onnx_cpu import OrtCpuEngine
-
-    artefact = prepare(store, ASR_PACK, progress)
+def _open_asr(opener: EngineOpener, pack: InstalledPack) -> MoonshineModel:
     parameters = pack.pack.parameters_as(AsrParameters)
-    encoder = OrtCpuEngine(artefact.path("encoder", "int8"), threads=threads)
-    decoder = OrtCpuEngine(artefact.path("decoder", "int8"), pack.pack.state_tensors("decoder"), threads=threads)
+    engines = opener.open("asr")
     limits = DecodingLimits(tokens_per_s=parameters.max_tokens_per_s, min_samples=parameters.min_samples)
     tokenizer = Tokenizer.load(pack.path("tokenizer.bin"))
-    return MoonshineModel(encoder, decoder, tokenizer, parameters.begin_token, parameters.end_token, limits)
+    return MoonshineModel(
+        engines["encoder"], engines["decoder"], tokenizer, parameters.begin_token, parameters.end_token, limits
+    )
 
 
 def _open_vad(pack: InstalledPack) -> tuple[Engine, VadTensors]:
@@ -209,22 +233,25 @@ def _open_vad(pack: InstalledPack) -> tuple[Engine, VadTensors]:
     return OrtCpuEngine(pack.path("silero_vad.onnx"), pack.pack.state_tensors("vad"), threads=1), VadTensors()
 
 
-def _open_voice(store: Store, pack: InstalledPack, progress: Progress, settings: WrenSettings) -> PiperVoice:
-    from models.engines.onnx_cpu import OrtCpuEngine
-
-    artefact = prepare(store, TTS_PACK, progress)
+def _open_voice(opener: EngineOpener, pack: InstalledPack, artefact: Artefact, settings: WrenSettings) -> PiperVoice:
     parameters = pack.pack.parameters_as(TtsParameters)
     config = VoiceConfig.load(pack.path(parameters.config))
     margins = artefact.manifest.parameters
+    engines = opener.open("tts")
+    chunks = opener.plan.tasks["tts"].chunks
+    cut = ChunkPlan(int(margins["flow_margin_frames"]), int(margins["vocoder_margin_frames"]))
+    if chunks is not None:
+        cut = replace(cut, first=chunks.sizes[:-1], rest=chunks.sizes[-1])
     return PiperVoice(
         name=TTS_PACK,
-        digest=pack.pack.digest,
-        frontend=OrtCpuEngine(artefact.path("frontend", "fp32"), threads=settings.threads),
-        flow=OrtCpuEngine(artefact.path("flow", "fp32"), threads=settings.threads),
-        vocoder=OrtCpuEngine(artefact.path("vocoder", "fp32"), threads=settings.threads),
+        # Replies made before are kept by what made them: the voice, and the bits it was made with.
+        digest=f"{pack.pack.digest} {opener.settled['tts'].precision}",
+        frontend=engines["frontend"],
+        flow=engines["flow"],
+        vocoder=engines["vocoder"],
         config=config,
         phonemiser=EspeakPhonemiser(config.espeak_voice),
         hop=parameters.hop_samples,
         length_scale=settings.length_scale,
-        plan=ChunkPlan(int(margins["flow_margin_frames"]), int(margins["vocoder_margin_frames"])),
+        plan=cut,
     )

@@ -22,8 +22,6 @@ __all__ = ["this_machine"]
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 VERSION: Final = 1
 """Goes up when the probe learns something new."""
-_VOLATILE: Final = ("ram_available_kib", "thermal", "max_temp_c", "throttled")
-"""Facts that an hour makes wrong; whoever wants them asks `hw.probe.probe` or the sensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,8 @@ def this_machine(store: Store, *, fresh: bool = False) -> Machine:
         with contextlib.suppress(OSError, ValidationError):  # never kept, damaged, or of another version
             kept = _KEPT.validate_json(path.read_bytes())
             if kept.key == key:
-                return replace(kept.machine, **dict.fromkeys(_VOLATILE))
+                # An hour makes these wrong; whoever wants them asks the probe itself, or the sensors.
+                return replace(kept.machine, ram_available_kib=None, thermal=None, max_temp_c=None, throttled=None)
     machine = probe()
     if key is not None:
         with contextlib.suppress(OSError):  # a store that cannot be written: probed again next time

@@ -7,20 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from appliance.intent.types import Understanding
 
+if TYPE_CHECKING:
+    from hw.thermal import Reading
+
 __all__ = [
+    "MACHINE",
     "Announcing",
     "EndpointReached",
+    "EngineChanged",
     "Event",
     "FirstAudio",
+    "HeatChanged",
     "Listener",
     "ListeningStarted",
     "PartialText",
     "PlaybackEnded",
     "ReplyReady",
+    "SensorsRead",
     "SessionFault",
+    "SpeculationEnded",
     "SpeechEnded",
     "SpeechStarted",
     "TextRecognised",
@@ -137,6 +146,23 @@ class PlaybackEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculationEnded(Event):
+    """What was done ahead in an utterance, told when it ends: how much of it counted, and what the rest cost."""
+
+    utterance: str
+    recognitions: int
+    """Recognitions started, partials among them; at most one is what was acted on."""
+    replies: int
+    """Replies whose sound was begun before it was decided to say them."""
+    hit: bool
+    """The reply that was said was one of them."""
+    spent_s: float
+    """Compute of all of this, seconds on one core."""
+    wasted_s: float
+    """Of that, for what did not count."""
+
+
+@dataclass(frozen=True, slots=True)
 class UtteranceEnded(Event):
     """Back to idle. `outcome`: answered | silent | nothing-heard | stopped | failed."""
 
@@ -152,6 +178,36 @@ class SessionFault(Event):
     stage: str
     code: str
     message: str
+
+
+MACHINE: Final = "machine"
+"""Stands for the session in events that belong to no conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class SensorsRead(Event):
+    """What the machine's sensors say: temperatures, and where there are such sensors, power."""
+
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeatChanged(Event):
+    """The machine became warmer or cooler, and Wren does less or more for it. `level`: normal | warm | hot."""
+
+    level: str
+    text: str
+    """What follows from it, a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChanged(Event):
+    """Another engine runs a task from now on."""
+
+    task: str
+    engine: str
+    """What runs it now, as `ort-cpu int8`."""
+    reason: str
 
 
 Listener = Callable[[Event], None]

@@ -1,0 +1,169 @@
+"""`wren bench`: how fast Wren answers and how well it hears, on recordings in real time, beside what others use."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from appliance.cli.common import add_home_options, print_json, warn
+from appliance.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from appliance.bench.cuts import CutCase
+    from appliance.bench.material import Clip
+    from appliance.bench.report import Report
+    from appliance.bench.run import BenchWren, Noise
+    from models import Progress
+
+__all__ = ["add", "run"]
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Its options."""
+    parser = subparsers.add_parser("bench", help="measure response time, cut-offs and accuracy on recordings")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("--write", type=Path, metavar="DIR", help="also write response.md and response.svg there")
+    clips = parser.add_argument_group("what is played")
+    clips.add_argument(
+        "--speech", type=Path, metavar="DIR", help="recordings (default: $WREN_SPEECH, else ../shared/speech)"
+    )
+    clips.add_argument("--match", metavar="REGEX", help="only commands whose file name holds this")
+    clips.add_argument("--limit", type=_positive, metavar="N", help="only the first N commands")
+    clips.add_argument(
+        "--noise", type=float, metavar="DB", help="mix in kitchen noise, the speech this many dB above it"
+    )
+    clips.add_argument("--repeat", type=_positive, default=1, metavar="N", help="play the commands N times")
+    clips.add_argument(
+        "--keep-replies", action="store_true", help="let a reply come from the cache where it was said before"
+    )
+    parts = parser.add_argument_group("more to measure")
+    parts.add_argument("--baseline", type=Path, metavar="DIR", help="play human commands to this program as well")
+    parts.add_argument("--baseline-all", action="store_true", help="... and the synthesised ones")
+    parts.add_argument("--pauses", action="store_true", help="cut-offs in speech with pauses (simulated clock)")
+    parts.add_argument("--negatives", action="store_true", help="false commands in other speech (simulated clock)")
+    parts.add_argument("--no-live", action="store_true", help="leave out the commands in real time")
+    add_home_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure what was asked for and show it. 1 if a clip could not be heard."""
+    from appliance.bench.report import write_docs
+    from models import TerminalProgress
+
+    if arguments.no_live and (arguments.baseline or arguments.write):
+        raise UsageError("--no-live leaves out what --baseline and --write need: the commands in real time")
+    if arguments.baseline_all and not arguments.baseline:
+        raise UsageError("--baseline-all needs --baseline DIR")
+    progress = TerminalProgress()
+    try:
+        report = _measure(arguments, progress)
+    finally:
+        progress.finish()
+    if arguments.write is not None:
+        write_docs(report, arguments.write, shlex.join(["wren", *sys.argv[1:]]))
+    if arguments.json:
+        print_json(report.to_dict())
+    else:
+        print(report.markdown(), end="")
+    if report.failed:
+        warn("some clips could not be heard; see the table")
+    return 1 if report.failed else 0
+
+
+def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
+    from appliance.app import WrenSettings
+    from appliance.bench.cuts import cut_cases
+    from appliance.bench.material import COMMANDS, NEGATIVES, home_file, load_clips, speech_folder
+    from appliance.bench.meters import Load, machine_line, peak_rss_mb
+    from appliance.bench.report import Material, Report
+    from appliance.bench.run import BenchWren, run_clips, warm_up
+
+    # Whatever can be wrong with the material is said before anything is opened or played.
+    speech = speech_folder(arguments.speech)
+    home = arguments.home or home_file(speech)
+    clips = load_clips(speech, COMMANDS, match=arguments.match, limit=arguments.limit)
+    negatives = load_clips(speech, NEGATIVES, limit=arguments.limit) if arguments.negatives else ()
+    cases = cut_cases(speech, match=arguments.match, limit=arguments.limit) if arguments.pauses else ()
+    noise = _noise(arguments, speech)
+    settings = WrenSettings(home_file=home, area=arguments.area)
+    with closing(BenchWren.open_bench(settings, progress, keep_replies=arguments.keep_replies)) as wren:
+        report = Report(
+            started=time.strftime("%Y-%m-%d %H:%M"),
+            machine=machine_line(),
+            load_before=Load.now(),
+            load_after=Load.now(),
+            material=Material(
+                str(speech), str(home), arguments.match, arguments.limit, arguments.noise, arguments.keep_replies
+            ),
+            run_by=wren.run_by(),
+        )
+        warm_up(wren, clips)
+        for number in range(0 if arguments.no_live else arguments.repeat):
+            stage = "commands in real time" + (f", repeat {number + 1}" if arguments.repeat > 1 else "")
+            report.passes.append(run_clips(wren, clips, progress, stage, realtime=True, noise=noise))
+        report.peak_rss_mb = peak_rss_mb()
+        if arguments.baseline is not None:
+            _compare(arguments, report, noise, progress)
+        report.load_after = Load.now()
+        _simulated(arguments, report, wren, cases, negatives, noise, progress)
+    return report
+
+
+def _compare(arguments: argparse.Namespace, report: Report, noise: Noise | None, progress: Progress) -> None:
+    """The baseline, on clips that Wren could hear."""
+    from appliance.bench.baseline import prepare, run_baseline
+    from models import Store
+
+    kinds = ("human", "tts") if arguments.baseline_all else ("human",)
+    clips = [
+        result.clip
+        for result in report.passes[0]
+        if result.error is None and result.clip.kind in kinds and result.clip.intent is not None
+    ]
+    if not clips:
+        warn("no clip for the baseline: it hears human commands with an intent (--baseline-all: all of them)")
+        return
+    folder = prepare(arguments.baseline, Store().root.parent / "baseline")
+    report.baselines = run_baseline(folder, clips, progress, noise=noise)
+
+
+def _simulated(
+    arguments: argparse.Namespace,
+    report: Report,
+    wren: BenchWren,
+    cases: Sequence[CutCase],
+    negatives: Sequence[Clip],
+    noise: Noise | None,
+    progress: Progress,
+) -> None:
+    """What needs no real time."""
+    from appliance.bench.cuts import run_cuts
+    from appliance.bench.run import run_clips
+
+    if cases:
+        report.cuts = run_cuts(wren, cases, progress)
+    if negatives:
+        report.negatives = run_clips(wren, negatives, progress, "not commands", realtime=False, noise=noise)
+
+
+def _noise(arguments: argparse.Namespace, speech: Path) -> Noise | None:
+    from appliance.bench.run import Noise
+    from appliance.bench.sound import read_sound
+
+    if arguments.noise is None:
+        return None
+    return Noise(read_sound(speech / "noise" / "kitchen_a.flac"), arguments.noise)
+
+
+def _positive(text: str) -> int:
+    """A whole number above 0."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)

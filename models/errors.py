@@ -146,6 +146,19 @@ class DeviceMemoryError(DeviceError):
     retry = True
 
 
+class UnsupportedOperatorError(EngineError):
+    """A graph has an operator, or a form of one, that a backend of our own does not know; the message names it."""
+
+    code = "models.operator"
+
+
+class StreamLostError(EngineError):
+    """An engine failed and took a stream's state with it: what is being heard or said must be begun again."""
+
+    code = "models.stream"
+    retry = True
+
+
 class QuantisationRefusedError(ModelsError):
     """A quantised graph has something in it that its backend would refuse; the message names the node."""
 

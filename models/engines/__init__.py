@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from models.engines.base import Array, Engine, State, StateTensor, Stream
+from models.engines.base import HELD_BYTES, Array, Engine, Rewindable, State, StateTensor, Stream
 
-__all__ = ["Array", "Engine", "State", "StateTensor", "Stream"]
+__all__ = ["HELD_BYTES", "Array", "Engine", "Rewindable", "State", "StateTensor", "Stream"]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Engine", "State", "StateTensor", "Stream"]
+__all__ = ["HELD_BYTES", "Array", "Engine", "Rewindable", "State", "StateTensor", "Stream"]
 
 Array = npt.NDArray[Any]
 """Any NumPy array; each engine's docstring gives shapes and dtypes."""
 
 State = Mapping[str, Array]
 """A snapshot of a stream: state tensor's *input* name -> host array; the same on every backend."""
+
+
+HELD_BYTES: Final = 65_536
+"""Inputs of this size and more (keys and values of the cross-attention) may be kept by reference from run to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,16 @@ class StateTensor:
 
 
 class Stream(Protocol):
-    """One conversation's recurrent state over shared weights. Not thread-safe; cheap to open."""
+    """One conversation's recurrent state over shared weights. Cheap to open.
+
+    One call at a time; the calls may come from different threads.
+    """
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Run once. `inputs` holds the non-state inputs; returns the non-state outputs and keeps the state.
 
-        Raises `EngineError` when the backend refuses the inputs or fails.
+        A small input may be changed after the run; one of `HELD_BYTES` or more must stay as it is until the next
+        `reset`. Raises `EngineError` when the backend refuses the inputs or fails; the state is then what it was.
         """
         ...
 
@@ -56,6 +64,15 @@ class Stream(Protocol):
 
     def reset(self) -> None:
         """Back to the state of a stream just opened."""
+        ...
+
+
+@runtime_checkable
+class Rewindable(Protocol):
+    """A stream that keeps what its state was before its last run."""
+
+    def rewind(self) -> None:
+        """Take the last run back; again without a run between: nothing. Costs nothing and copies nothing."""
         ...
 
 

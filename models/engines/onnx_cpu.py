@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,10 @@ import numpy as np
 import onnxruntime as ort
 
 from models.engines.base import Array, State, StateTensor
+from models.engines.tensors import Signature, TensorInfo
 from models.errors import EngineError
 
-__all__ = ["OrtCpuEngine", "OrtCpuStream", "TensorInfo"]
+__all__ = ["OrtCpuEngine", "OrtCpuStream", "TensorInfo", "runtime_text", "tensor_infos"]
 
 _DTYPES: Mapping[str, np.dtype[Any]] = {
     "tensor(float)": np.dtype(np.float32),
@@ -27,16 +27,6 @@ _DTYPES: Mapping[str, np.dtype[Any]] = {
 }
 _FATAL_ONLY = 4
 """onnxruntime's log level: what it would print on an error is in the exception, and so in ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """An input or output of a graph."""
-
-    name: str
-    dtype: np.dtype[Any]
-    dims: tuple[int | str | None, ...]
-    """A number is fixed, anything else free."""
 
 
 class OrtCpuEngine:
@@ -65,15 +55,11 @@ class OrtCpuEngine:
                 str(path), _options(threads, fuse_pairs), providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime's exceptions have no base class of their own
-            raise EngineError(f"{self.name}: cannot be loaded: {_text(error)}") from error
-        inputs, outputs = self._infos(self._session.get_inputs()), self._infos(self._session.get_outputs())
-        self.states = tuple(states)
-        for state in states:
-            self._check_state(state, inputs, outputs)
-        self.inputs = {n: i for n, i in inputs.items() if n not in {s.input for s in states}}
-        """What every run is given."""
-        self.outputs = {n: o for n, o in outputs.items() if n not in {s.output for s in states}}
-        """What every run returns."""
+            raise EngineError(f"{self.name}: cannot be loaded: {runtime_text(error)}") from error
+        inputs = tensor_infos(self.name, self._session.get_inputs())
+        outputs = tensor_infos(self.name, self._session.get_outputs())
+        self.signature = Signature(self.name, inputs, outputs, tuple(states))
+        self.states, self.inputs, self.outputs = self.signature.states, self.signature.inputs, self.signature.outputs
 
     def stream(self) -> OrtCpuStream:
         """Open a stream. Raises `EngineError` after `close`."""
@@ -90,30 +76,6 @@ class OrtCpuEngine:
             raise EngineError(f"{self.name}: the engine is closed")
         return session
 
-    def _infos(self, nodes: Sequence[Any]) -> dict[str, TensorInfo]:
-        infos = {}
-        for node in nodes:
-            if node.type not in _DTYPES:
-                raise EngineError(f"{self.name}: {node.name} is a {node.type}, which this backend does not pass")
-            infos[node.name] = TensorInfo(node.name, _DTYPES[node.type], tuple(node.shape))
-        return infos
-
-    def _check_state(
-        self, state: StateTensor, inputs: Mapping[str, TensorInfo], outputs: Mapping[str, TensorInfo]
-    ) -> None:
-        if state.input not in inputs or state.output not in outputs:
-            raise EngineError(f"{self.name}: the graph has no recurrent tensor {state.input} -> {state.output}")
-        self._check(inputs[state.input], state.initial())
-
-    def _check(self, info: TensorInfo, value: Array) -> None:
-        """Raise `EngineError` unless the array has the dtype and the number of dimensions the graph wants."""
-        if value.dtype != info.dtype:
-            raise EngineError(f"{self.name}: input {info.name} wants {info.dtype}, got {value.dtype}")
-        if value.ndim != len(info.dims):
-            raise EngineError(
-                f"{self.name}: input {info.name} wants {len(info.dims)} dimensions {list(info.dims)}, got {value.shape}"
-            )
-
 
 class OrtCpuStream:
     """One conversation's state over a shared `OrtCpuEngine`. Not thread-safe.
@@ -124,22 +86,20 @@ class OrtCpuStream:
     def __init__(self, engine: OrtCpuEngine) -> None:
         self._engine = engine
         self._state: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}
         self.reset()
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """See `Stream.run`; names, dtypes and shapes are those of the engine's `inputs` and `outputs`."""
         engine = self._engine
         session = engine._open_session()
-        if inputs.keys() != engine.inputs.keys():
-            raise EngineError(f"{engine.name}: wants inputs {sorted(engine.inputs)}, got {sorted(inputs)}")
+        engine.signature.check_inputs(inputs)
         # A binding of its own for each run: a used one would write into the outputs handed out before. It is also
         # 0.05 ms faster than `run_with_ort_values` (measured; 0.02 ms slower than plain `run`, which has no state).
         binding = session.io_binding()
         try:
             for info in engine.inputs.values():
-                value = inputs[info.name]
-                engine._check(info, value)
-                binding.bind_cpu_input(info.name, np.ascontiguousarray(value))
+                binding.bind_cpu_input(info.name, np.ascontiguousarray(inputs[info.name]))
             for name, state in self._state.items():
                 binding.bind_ortvalue_input(name, state)
             for name in engine.outputs:
@@ -148,13 +108,16 @@ class OrtCpuStream:
                 binding.bind_output(tensor.output)
             session.run_with_iobinding(binding)
             values = binding.get_outputs()
-        except EngineError:
-            raise
         except Exception as error:
-            raise EngineError(f"{engine.name}: {_text(error)}") from error
+            raise EngineError(f"{engine.name}: {runtime_text(error)}") from error
         split = len(engine.outputs)
+        self._before = self._state
         self._state = {s.input: v for s, v in zip(engine.states, values[split:], strict=True)}
         return {name: value.numpy() for name, value in zip(engine.outputs, values[:split], strict=True)}
+
+    def rewind(self) -> None:
+        """See `Rewindable.rewind`: the values of the run before are still there, for they are never written into."""
+        self._state = self._before
 
     def snapshot(self) -> State:
         """See `Stream.snapshot`."""
@@ -162,18 +125,10 @@ class OrtCpuStream:
 
     def restore(self, state: State) -> None:
         """See `Stream.restore`. Raises `EngineError` if it is not a state of this model."""
-        names = {s.input: s for s in self._engine.states}
-        if state.keys() != names.keys():
-            raise EngineError(f"{self._engine.name}: the state has {sorted(state)}, wanted {sorted(names)}")
-        for name, value in state.items():
-            wanted = names[name]
-            if value.dtype != np.dtype(wanted.dtype) or value.ndim != len(wanted.shape):
-                raise EngineError(
-                    f"{self._engine.name}: state {name} is {value.dtype} {value.shape}, "
-                    f"wanted {wanted.dtype} with {len(wanted.shape)} dimensions"
-                )
+        self._engine.signature.check_state(state)
         # Copied: the snapshot may be restored again, elsewhere too.
         self._state = {n: ort.OrtValue.ortvalue_from_numpy(np.array(v, order="C")) for n, v in state.items()}
+        self._before = self._state
 
     def reset(self) -> None:
         """See `Stream.reset`."""
@@ -196,6 +151,16 @@ def _options(threads: int, fuse_pairs: bool) -> ort.SessionOptions:
     return options
 
 
-def _text(error: Exception) -> str:
+def tensor_infos(name: str, nodes: Sequence[Any]) -> dict[str, TensorInfo]:
+    """A session's inputs or outputs. Raises `EngineError` for a kind of tensor that is not passed."""
+    infos = {}
+    for node in nodes:
+        if node.type not in _DTYPES:
+            raise EngineError(f"{name}: {node.name} is a {node.type}, which this backend does not pass")
+        infos[node.name] = TensorInfo(node.name, _DTYPES[node.type], tuple(node.shape))
+    return infos
+
+
+def runtime_text(error: Exception) -> str:
     """onnxruntime's own words, on one line."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -29,7 +29,7 @@ def compare(tmp_path_factory: pytest.TempPathFactory) -> Compare:
 
     `by_runtime` asks onnxruntime, where the reference is wrong itself.
     """
-    folder = tmp_path_factory.mktemp("pack") / "1"
+    folder = tmp_path_factory.mktemp("operators") / "1"
     folder.mkdir()
 
     def check(

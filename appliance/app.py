@@ -15,7 +15,7 @@ from appliance.machine import this_machine
 from appliance.planning import current_plan
 from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.tokenizer import Tokenizer
-from appliance.voice.endpoint import SilenceEndpoint, SilenceSettings
+from appliance.voice.endpoint import EndpointSettings, EndpointStyle, SilenceSettings, make_endpoint
 from appliance.voice.session import Player, Runner, Session, SessionParts, SessionSettings
 from appliance.voice.tts.cache import ReplyCache
 from appliance.voice.tts.phonemes import EspeakPhonemiser
@@ -23,6 +23,7 @@ from appliance.voice.tts.piper import ChunkPlan, PiperSynthesiser, PiperVoice, V
 from appliance.voice.vad import VadTensors, VoiceActivity
 from appliance.voice.wake import WakeDetector, WakeSettings
 from hw.plan import Overrides
+from hw.thermal import Heat, HeatAdvice, advise
 from models import AsrParameters, InstalledPack, Progress, Store, TtsParameters, silent
 from models.convert import Artefact, prepare
 
@@ -51,7 +52,10 @@ class WrenSettings:
     """Area of the microphone; None takes the home file's `satellite_area`."""
     wake: WakeSettings = field(default_factory=WakeSettings)
     session: SessionSettings = field(default_factory=SessionSettings)
+    endpoint: EndpointStyle = "quick"
+    """How the end of a sentence is found: quick, patient or plain."""
     silence: SilenceSettings = field(default_factory=SilenceSettings)
+    """Times of the plain style."""
     length_scale: float = 1.0
     """Pace of the voice: above 1 is slower."""
     engines: Overrides = field(default_factory=Overrides)
@@ -113,6 +117,8 @@ class Wren:
         self._engines = engines
         self._voice = voice
         self._cache = ReplyCache()
+        self.advice = advise(Heat.NORMAL)
+        """What the machine's heat allows just now."""
 
     @classmethod
     def open(
@@ -166,6 +172,15 @@ class Wren:
             self._engines.asr.decoder.close()
             self._engines.vad.close()
 
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """What works less well than the plan wanted, a sentence each."""
+        return self.opener.degraded
+
+    def heat(self, advice: HeatAdvice) -> None:
+        """Do less, or again all, as the machine's heat asks for."""
+        self.advice = advice
+
     def synthesiser(self) -> PiperSynthesiser:
         """A session's own voice stream over the shared weights and cache."""
         return PiperSynthesiser(self._voice, self._cache)
@@ -195,7 +210,7 @@ class Wren:
             wake=WakeDetector(self.settings.wake) if wake else None,
             vad=self.voice_activity(),
             recogniser=self.recogniser(),
-            endpoint=SilenceEndpoint(self.settings.silence),
+            endpoint=make_endpoint(EndpointSettings(self.settings.endpoint, self.settings.silence)),
             thinker=engines.assistant,
             synthesiser=self.synthesiser(),
             player=player,

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from appliance import events
@@ -21,6 +22,7 @@ from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.sounds import Sound
 from appliance.buffers import BufferSizes
 from appliance.events import Event
+from appliance.overrides import engine_overrides, open_store
 from appliance.service import LOCAL, Service
 from appliance.settings import Settings
 from appliance.voice import loop
@@ -28,6 +30,7 @@ from appliance.voice.endpoint import SilenceSettings
 from appliance.voice.parts import SessionSettings
 from appliance.voice.runner import LiveRunner
 from appliance.voice.wake import WakeSettings
+from appliance.watch import MachineWatch
 from appliance.web import MachineState, serve
 from models import Progress
 
@@ -58,6 +61,7 @@ def wren_settings(settings: Settings) -> WrenSettings:
             no_speech_s=listening.no_speech_s,
         ),
         length_scale=settings.voice.length_scale,
+        engines=engine_overrides(settings.engines),
     )
 
 
@@ -174,25 +178,50 @@ async def run(settings: Settings, progress: Progress, say: Say) -> None:
     running = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         running.add_signal_handler(number, stop.set)
-    wren = await asyncio.to_thread(Wren.open, wren_settings(settings), progress)
+    chosen, store = wren_settings(settings), open_store(settings.models)
+    wren = await asyncio.to_thread(lambda: Wren.open(chosen, progress, store=store))
     service = Service(wren)
+    watch = MachineWatch(
+        store,
+        wren.plan,
+        service.hub.emit,
+        wren.heat,
+        service.quiet_s,
+        user=chosen.engines,
+        may_measure=settings.engines.measure,
+    )
     # In a thread: a device that is met for the first time is tried for its buffer size, which takes seconds.
     local = await asyncio.to_thread(LocalAudio, service, settings)
     timers = asyncio.create_task(_watch_timers(service))
     try:
         async with contextlib.AsyncExitStack() as stack:
             if settings.web.enabled:
-                server = await stack.enter_async_context(serve(service, settings, local.state))
+                machine = _machine_state(local, watch, service)
+                server = await stack.enter_async_context(serve(service, settings, machine))
                 say(f"Wren's page: {server.link}")
             local.start()
+            watch.start()
             say(f"{await _greeting(local, settings)} Ctrl-C ends Wren.")
             await stop.wait()
             say("Wren is stopping.")
     finally:
         timers.cancel()
+        await asyncio.to_thread(watch.close)
         await asyncio.to_thread(local.close)
         service.close()
         wren.close()
+
+
+def _machine_state(local: LocalAudio, watch: MachineWatch, service: Service) -> Callable[[], MachineState]:
+    """What the page shows: sound devices, engines and heat together."""
+
+    def state() -> MachineState:
+        heard, seen = local.state(), watch.state()
+        degraded = (*heard.degraded, *service.wren.degraded, *seen.degraded)
+        readings = tuple((row.name, row.value, row.unit) for row in seen.readings)
+        return replace(heard, degraded=degraded, readings=readings, better_plan=seen.better)
+
+    return state
 
 
 async def _greeting(local: LocalAudio, settings: Settings) -> str:

@@ -6,12 +6,14 @@ Thread-safe. Faces (page, MQTT, Wyoming) know this, `Hub` and the events, and no
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from appliance.app import Wren
 from appliance.errors import ApplianceError
+from appliance.events import MACHINE, Event
 from appliance.hub import Hub
 from appliance.intent.types import Reply, UtteranceId
 from appliance.telemetry.trace import TraceRecorder, UtteranceTrace
@@ -56,6 +58,8 @@ class Service:
         """The machine's own; None where it is not used."""
         self._traces = TraceRecorder(keep=100)
         self.hub.subscribe(self._traces)
+        self._heard_s = time.monotonic()
+        self.hub.subscribe(self._note)
         self._sessions: dict[str, LiveRunner] = {}
         self._lock = threading.Lock()
 
@@ -89,6 +93,12 @@ class Service:
         with self._lock:
             return {name: runner.session.phase.value for name, runner in self._sessions.items()}
 
+    def quiet_s(self) -> float:
+        """For how long nothing has been said or heard; 0 while a conversation goes on."""
+        if any(phase != Phase.IDLE.value for phase in self.sessions().values()):
+            return 0.0
+        return time.monotonic() - self._heard_s
+
     def traces(self) -> list[UtteranceTrace]:
         """The newest finished utterances, oldest first."""
         return list(self._traces.finished)
@@ -112,6 +122,10 @@ class Service:
                 runner.call(lambda session=runner.session: session.announce(text))  # type: ignore[misc]
                 said = True
         return said
+
+    def _note(self, event: Event) -> None:
+        if event.session != MACHINE:
+            self._heard_s = time.monotonic()
 
     def close(self) -> None:
         """End every conversation."""

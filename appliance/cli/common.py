@@ -12,8 +12,9 @@ from appliance.errors import UsageError
 
 if TYPE_CHECKING:
     from appliance.app import Wren, WrenSettings
+    from models import Store
 
-__all__ = ["add_home_options", "open_wren", "print_json", "settings_from"]
+__all__ = ["add_home_options", "model_store", "open_wren", "print_json", "settings_from"]
 
 
 def add_home_options(parser: argparse.ArgumentParser) -> None:
@@ -29,21 +30,32 @@ def add_home_options(parser: argparse.ArgumentParser) -> None:
 def settings_from(arguments: argparse.Namespace) -> WrenSettings:
     """Settings as the options say."""
     from appliance.app import WrenSettings
+    from appliance.overrides import engine_overrides
+    from appliance.settings import load_settings
     from appliance.voice.wake import WakeSettings, wake_words
 
     words = getattr(arguments, "wake", None)
     wake = WakeSettings(words=wake_words(words)) if words else WakeSettings()
-    return WrenSettings(home_file=arguments.home, area=arguments.area, wake=wake)
+    engines = engine_overrides(load_settings().settings.engines)
+    return WrenSettings(home_file=arguments.home, area=arguments.area, wake=wake, engines=engines)
 
 
-def open_wren(settings: WrenSettings) -> Wren:
+def model_store() -> Store:
+    """The model store as the settings file says. Raises `SettingsError`."""
+    from appliance.overrides import open_store
+    from appliance.settings import load_settings
+
+    return open_store(load_settings().settings.models)
+
+
+def open_wren(settings: WrenSettings, *, voice_only: bool = False) -> Wren:
     """Open everything; what has to be fetched or converted first is shown on stderr."""
     from appliance.app import Wren
     from models import TerminalProgress
 
     progress = TerminalProgress()
     try:
-        return Wren.open(settings, progress)
+        return Wren.open(settings, progress, store=model_store(), voice_only=voice_only)
     finally:
         progress.finish()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from appliance.cli.common import add_home_options, print_json, settings_from
+from appliance.cli.common import add_home_options, model_store, print_json, settings_from
 
 __all__ = ["add", "run"]
 
@@ -24,9 +24,9 @@ def run(arguments: argparse.Namespace) -> int:
     from appliance.app import Wren
     from appliance.telemetry.checks import environment, run_checks
 
-    settings = settings_from(arguments)
+    settings, store = settings_from(arguments), model_store()
     checks = []
-    for check in run_checks(lambda: Wren.open(settings, fetch=False)):
+    for check in run_checks(store, lambda: Wren.open(settings, store=store, fetch=False)):
         checks.append(check)
         if not arguments.json:
             print(f"{_MARKS[check.status]}  {check.name:<24} {check.detail}", flush=True)

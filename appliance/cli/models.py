@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from appliance.cli.common import print_json, warn
+from appliance.cli.common import model_store, print_json, warn
 from models.errors import ModelsError
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from models import Store
-
-    store = Store()
+    store = model_store()
     rows = store.list()
     if arguments.json:
         print_json(
@@ -100,10 +98,10 @@ def _standing(row: StoreRow) -> list[str]:
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
-    from models import Store, TerminalProgress
+    from models import TerminalProgress
     from models.convert import needs_conversion, prepare
 
-    store, progress = Store(), TerminalProgress()
+    store, progress = model_store(), TerminalProgress()
     there = {row.pack.id for row in store.list() if row.status == "installed"} if arguments.quick else set()
     for pack_id in arguments.pack or _fetchable(store):
         if store.catalogue.get(pack_id).is_library:
@@ -149,10 +147,10 @@ def _ensure(store: Store, pack_id: str, progress: Progress, consent: bool) -> In
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from models import ModelsError, Store
+    from models import ModelsError
     from models.convert import needs_conversion, open_artefact
 
-    store = Store()
+    store = model_store()
     bad = 0
     for pack_id in arguments.pack or _fetchable(store):
         if store.catalogue.get(pack_id).is_library:
@@ -171,9 +169,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    from models import Store
-
-    store = Store()
+    store = model_store()
     for pack_id in arguments.pack:
         store.remove(pack_id, forget=arguments.forget)
         print(f"{pack_id}: removed")
@@ -181,11 +177,11 @@ def _remove(arguments: argparse.Namespace) -> int:
 
 
 def _quantize(arguments: argparse.Namespace) -> int:
-    from models import Store, TerminalProgress
+    from models import TerminalProgress
     from models.convert import needs_conversion, prepare
     from models.quantize import open_quantised, quantisable, quantise
 
-    store = Store()
+    store = model_store()
     packs = arguments.pack or quantisable()
     if arguments.report:
         reports = [report for pack_id in packs for report in open_quantised(store, pack_id)[1]]

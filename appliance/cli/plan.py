@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from appliance.cli.common import print_json, warn
+from appliance.cli.common import model_store, print_json, warn
 from appliance.cli.probe import add_root_option, machine_from
 
 if TYPE_CHECKING:
@@ -33,14 +33,20 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan; measures this machine first if that was never done. Another one is planned by rule."""
+    from appliance.overrides import engine_overrides
     from appliance.planning import task_needs, with_gate
+    from appliance.settings import load_settings
     from hw.plan import make_plan
-    from models import Store
 
-    machine, store = machine_from(arguments), Store()
+    machine, store = machine_from(arguments), model_store()
     gate = None if arguments.gate is None else arguments.gate == "passed"
-    timings: Timings = {} if arguments.root is not None else _timings(store, machine, anew=arguments.remeasure)
-    plan = make_plan(machine, with_gate(task_needs(store), gate), timings)
+    timings: Timings = {}
+    user = None
+    if arguments.root is None:
+        # What is set here is set for this machine.
+        user = engine_overrides(load_settings().settings.engines)
+        timings = _timings(store, machine, anew=arguments.remeasure)
+    plan = make_plan(machine, with_gate(task_needs(store), gate), timings, user)
     advice = _advice(arguments, machine)
     if arguments.json:
         print_json({**plan.to_dict(), "advice": [{"text": a.text, "command": a.command} for a in advice]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from appliance.cli.common import open_wren
 from appliance.errors import UsageError
 
 __all__ = ["add", "run"]
@@ -23,16 +24,16 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Synthesise and write, chunk by chunk."""
-    from appliance.app import Wren, WrenSettings
+    from appliance.app import WrenSettings
     from appliance.audio.files import write_wav
+    from appliance.overrides import engine_overrides
+    from appliance.settings import load_settings
     from appliance.voice.asr.protocol import Cancel
-    from models import TerminalProgress
 
     if not arguments.text.strip():
         raise UsageError("say: give a text to speak")
-    progress = TerminalProgress()
-    with Wren.open(WrenSettings(), progress, voice_only=True) as wren:
-        progress.finish()
+    settings = WrenSettings(engines=engine_overrides(load_settings().settings.engines))
+    with open_wren(settings, voice_only=True) as wren:
         synthesiser = wren.synthesiser()
         seconds = write_wav(arguments.out, synthesiser.stream(arguments.text, Cancel()), synthesiser.rate_hz)
     print(f"{arguments.out}: {seconds:.2f} s")

@@ -47,16 +47,16 @@ class Check:
         return asdict(self)
 
 
-def run_checks(open_wren: Callable[[], Wren]) -> Iterator[Check]:
+def run_checks(store: Store, open_wren: Callable[[], Wren]) -> Iterator[Check]:
     """All checks, cheap ones first; `open_wren` is called once, for the self-test."""
     yield _python()
     yield _cores()
     yield _memory()
     yield from _libraries()
     yield _espeak()
-    store = Store()
     yield _disk(store)
     yield from _packs(store)
+    yield from _machine()
     yield from _self_test(open_wren)
 
 
@@ -137,6 +137,39 @@ def _packs(store: Store) -> Iterator[Check]:
             yield Check(name, "ok", f"{licence}, every checksum right")
 
 
+def _machine() -> Iterator[Check]:
+    """What runs here and why; heat; what would make it faster."""
+    from hw.power import advise_power, read_power
+    from hw.probe import Root, probe
+    from hw.thermal import Heat, HeatState, advise, read_zones, step
+
+    machine = probe()
+    for warning in machine.warnings:
+        yield Check("machine", "warn", warning, "see: wren probe --verbose")
+    zones = read_zones(Root())
+    state = HeatState()
+    for _ in range(2):  # one reading alone may be a glitch, and changes no level
+        state = step(state, zones.readings, zones.limit_c)
+    hottest = max((row.value for row in zones.readings), default=None)
+    if hottest is not None:
+        cool = state.heat is Heat.NORMAL
+        detail = f"{hottest:.0f} °C, slowed down by the kernel from {zones.limit_c or 85:.0f} °C"
+        yield Check("heat", "ok" if cool else "warn", detail, None if cool else advise(state.heat).text)
+    for row in advise_power(machine, read_power(Root())):
+        yield Check("power", "warn", row.text, None if row.command is None else f"run: {row.command}")
+
+
+def _engines(wren: Wren) -> Iterator[Check]:
+    """What runs each task, and where that is less than planned."""
+    for task, choice in wren.plan.tasks.items():
+        runs = wren.opener.settled.get(task, choice)
+        how = " ".join(part for part in (runs.backend, runs.precision, runs.scheme) if part)
+        origin = f"measured: {choice.ms:.0f} ms" if choice.ms is not None else "by rule"
+        yield Check(f"engine {task}", "ok", f"{how}, {runs.threads} thread{'s' * (runs.threads > 1)}; {origin}")
+    for sentence in (*wren.degraded, *wren.plan.warnings):
+        yield Check("engines", "warn", sentence, "see: wren plan --explain")
+
+
 def _self_test(open_wren: Callable[[], Wren]) -> Iterator[Check]:
     """Speak a sentence, recognise it and understand it, with the engines that serve."""
     started_s = time.perf_counter()
@@ -147,6 +180,7 @@ def _self_test(open_wren: Callable[[], Wren]) -> Iterator[Check]:
         return
     yield Check("start", "ok", f"ready after {time.perf_counter() - started_s:.2f} s")
     with wren:
+        yield from _engines(wren)
         try:
             yield from _speak_and_hear(wren)
         except (ApplianceError, ModelsError) as error:

@@ -31,6 +31,10 @@ class MachineState:
     microphone: Microphone = "absent"
     degraded: tuple[str, ...] = ()
     """What works less well than it should, a sentence each."""
+    readings: tuple[tuple[str, float, str], ...] = ()
+    """Sensors: name, value, unit."""
+    better_plan: str | None = None
+    """Engines that will run from the next start, where measuring found better ones."""
 
 
 def no_microphone() -> MachineState:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from appliance.intent.types import Understanding
     from appliance.settings import Settings
 
-__all__ = ["event_record", "model_records", "trace_record", "understanding_record"]
+__all__ = ["engine_records", "event_record", "model_records", "trace_record", "understanding_record"]
 
 JsonObject = dict[str, object]
 
@@ -105,3 +105,22 @@ def model_records(wren: Wren, settings: Settings) -> list[JsonObject]:
         }
         for pack in packs
     ]
+
+
+def engine_records(wren: Wren) -> list[JsonObject]:
+    """What runs each task, and why."""
+    records: list[JsonObject] = []
+    for task, choice in wren.plan.tasks.items():
+        runs = wren.opener.settled.get(task, choice)
+        records.append(
+            {
+                "task": task,
+                "backend": runs.backend,
+                "precision": runs.precision,
+                "scheme": runs.scheme,
+                "threads": runs.threads,
+                "measured": choice.measured,
+                "reason": choice.reason,
+            }
+        )
+    return records

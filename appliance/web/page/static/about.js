@@ -14,6 +14,9 @@ const TITLES = {
 };
 const TASKS = { asr: "hearing", vad: "noticing speech", tts: "speaking", wake: "wake word" };
 
+const UNITS = { C: "°C" };
+const READING = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+
 export function showState(state) {
   const machine = byId("machine");
   machine.textContent = MICROPHONES[state.microphone] ?? state.microphone;
@@ -29,6 +32,25 @@ export function showState(state) {
   const degraded = byId("degraded");
   degraded.replaceChildren(...state.degraded.map((sentence) => element("li", { textContent: sentence })));
   degraded.hidden = !state.degraded.length;
+
+  byId("engines").replaceChildren(
+    ...state.engines.map((engine) =>
+      element(
+        "tr",
+        {},
+        element("td", { textContent: TASKS[engine.task] ?? engine.task }),
+        element("td", { textContent: [engine.backend, engine.precision, engine.scheme].filter(Boolean).join(" ") }),
+        element("td", { textContent: String(engine.threads) }),
+        element("td", {}, element("small", { textContent: engine.reason })),
+      ),
+    ),
+  );
+  const better = byId("better-plan");
+  better.textContent = state.better_plan ? `Measured since the start; from the next one on: ${state.better_plan}.` : "";
+  better.hidden = !state.better_plan;
+  const sensors = byId("sensors");
+  sensors.textContent = state.sensors.map((s) => `${s.name} ${READING.format(s.value)} ${UNITS[s.unit] ?? s.unit}`).join(" · ");
+  sensors.hidden = !state.sensors.length;
 
   byId("models").replaceChildren(
     ...state.models.map((model) =>

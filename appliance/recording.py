@@ -94,10 +94,12 @@ def hear(
     wake: bool = True,
     realtime: bool = False,
     sink: EventSink | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> HeardRecording:
     """Let a new session hear frames (times from 0) and their tail of noise.
 
     Without `wake` the whole recording is addressed to Wren: it listens from the start, and again after each reply.
+    `clock` measures compute where time is simulated; see `SimulatedRunner`.
     A fault of the file or of a stage ends up in `error`; what was heard before it is kept.
     """
     heard = HeardRecording(name)
@@ -113,9 +115,11 @@ def hear(
             sink(event)
 
     cpu_s = time.process_time()
-    run = _hear_live if realtime else _hear_simulated
     try:
-        run(wren, heard, _with_tail(name, frames), emit, recorder, wake)
+        if realtime:
+            _hear_live(wren, heard, _with_tail(name, frames), emit, recorder, wake)
+        else:
+            _hear_simulated(wren, heard, _with_tail(name, frames), emit, recorder, wake, clock)
     except (ApplianceError, ModelsError) as error:
         heard.error = heard.error or str(error)
     heard.cpu_s = time.process_time() - cpu_s
@@ -150,9 +154,15 @@ def _with_tail(name: str, frames: Iterator[Frame]) -> _Marked:
 
 
 def _hear_simulated(
-    wren: Wren, heard: HeardRecording, frames: _Marked, emit: EventSink, recorder: TraceRecorder, wake: bool
+    wren: Wren,
+    heard: HeardRecording,
+    frames: _Marked,
+    emit: EventSink,
+    recorder: TraceRecorder,
+    wake: bool,
+    clock: Callable[[], float],
 ) -> None:
-    runner = SimulatedRunner()
+    runner = SimulatedRunner(clock)
     player = SimulatedPlayer(runner)
     session = wren.session("recording", runner, player, emit, wake=wake)
     runner.attach(session)

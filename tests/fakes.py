@@ -87,10 +87,15 @@ class FakeThinker:
         self.reply = reply
         self.committed: list[UtteranceId] = []
         self.matched: list[str] = []
+        self.previewed = 0
 
     def match(self, text: str, area: str | None = None) -> Understanding:
         self.matched.append(text)
         return Understanding(text, None if text in ("", "gibberish") else "HassTurnOn", area=area)
+
+    def preview(self, understanding: Understanding) -> Reply:
+        self.previewed += 1
+        return Reply(self.reply, understanding.intent is not None, understanding)
 
     def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
         self.committed.append(key)

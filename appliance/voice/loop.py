@@ -4,9 +4,9 @@
                              ^   speech goes on: the      (wake or listen starts over from any phase;
                              |   guess is dropped          stop ends everything)
 
-While listening, recognition and matching run on guesses ("speculation"): they have no consequence, and each guess
-has a generation. When speech goes on the generation grows; late results carry the old one and are dropped.
-Only `Commit` acts, and only the endpoint leads to it.
+While listening, recognition, matching and the reply's synthesis run on guesses ("speculation"): they have no
+consequence, and each guess has a generation. When speech goes on the generation grows; late results carry the old one
+and are dropped. Only `Commit` acts, only the endpoint leads to it, and only what was committed is played.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Final
 
 from appliance.intent.types import Reply, Understanding
+from appliance.voice.asr.acceptance import Accepted
 from appliance.voice.asr.protocol import Hypothesis
 
 __all__ = [
@@ -27,21 +28,23 @@ __all__ = [
     "EndpointFound",
     "Failed",
     "Finish",
+    "Foreseen",
     "LikelyEnd",
     "Listen",
     "LoopState",
     "Match",
     "Matched",
     "Phase",
+    "Play",
     "Played",
     "Rearm",
     "Recognise",
     "Recognised",
     "Signal",
-    "Speak",
     "SpeechResumed",
     "Start",
     "Stop",
+    "Synthesise",
     "step",
 ]
 
@@ -66,8 +69,10 @@ class LoopState:
     """A recognition of this generation is in flight."""
     hypothesis: Hypothesis | None = None
     """What was said, as far as this generation knows."""
-    understanding: Understanding | None = None
-    """What it means; None while not yet known."""
+    accepted: Accepted | None = None
+    """What it is taken for; None while not yet known."""
+    prepared: str | None = None
+    """The reply whose sound is being prepared; None where there is none."""
     committing: bool = False
     """The command is being carried out: from here on nothing is guessed any more, and nothing is done twice."""
 
@@ -117,10 +122,18 @@ class Recognised:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """A text was matched against the home."""
+    """A hypothesis was matched against the home."""
 
     generation: int
-    understanding: Understanding
+    accepted: Accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What the reply will be if nothing more is said: worth having its sound ready."""
+
+    generation: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +172,7 @@ Signal = (
     | EndpointFound
     | Recognised
     | Matched
+    | Foreseen
     | Committed
     | Played
     | Failed
@@ -192,10 +206,10 @@ class Recognise:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Look up what a text means. Speculative: no consequence."""
+    """Find out what was said means here, and what the reply would be. Speculative: no consequence."""
 
     generation: int
-    text: str
+    hypothesis: Hypothesis
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +221,16 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Speak:
-    """Synthesise a reply and play it as it is made."""
+class Synthesise:
+    """Have the sound of a reply ready, in place of any other. Speculative: nothing is heard of it."""
+
+    generation: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """Play a reply: what is ready of it at once, the rest as it is made."""
 
     generation: int
     text: str
@@ -229,23 +251,23 @@ class Finish:
     outcome: str
 
 
-Effect = Start | Rearm | Recognise | Match | Commit | Speak | Cancel | Finish
+Effect = Start | Rearm | Recognise | Match | Synthesise | Commit | Play | Cancel | Finish
 
 _Result = tuple[LoopState, tuple[Effect, ...]]
 _NO_SPEECH: Final = "no-speech"
+_RESULTS: Final = (Recognised, Matched, Foreseen, Committed, Played, Failed)
 
 
 def step(state: LoopState, signal: Signal) -> _Result:  # noqa: PLR0912 - a case a transition
     """One transition. Signals that do not fit the phase, or carry an old generation, change nothing."""
-    if isinstance(signal, Recognised | Matched | Committed | Played | Failed) and signal.generation != state.generation:
+    if isinstance(signal, _RESULTS) and signal.generation != state.generation:
         return state, ()
     result: _Result = (state, ())
     match state.phase, signal:
         case _, Listen() as listen:
             result = _listen(state, listen)
         case Phase.IDLE, Announce() as announce:
-            speaking = LoopState(Phase.SPEAKING, state.generation + 1)
-            result = speaking, (Speak(speaking.generation, announce.text),)
+            result = _say(LoopState(Phase.THINKING, state.generation + 1), announce.text)
         case Phase.IDLE, _:
             pass
         case _, Stop():
@@ -262,6 +284,8 @@ def step(state: LoopState, signal: Signal) -> _Result:  # noqa: PLR0912 - a case
             result = _recognised(state, recognised)
         case ((Phase.LISTENING | Phase.THINKING), Matched() as matched) if not state.committing:
             result = _matched(state, matched)
+        case ((Phase.LISTENING | Phase.THINKING), Foreseen() as foreseen) if not state.committing:
+            result = _foreseen(state, foreseen)
         case Phase.THINKING, Committed() as committed if state.committing:
             result = _committed(state, committed)
         case Phase.SPEAKING, Played():
@@ -285,7 +309,7 @@ def _over(state: LoopState, outcome: str, *, cancel: bool = False) -> _Result:
 
 
 def _resumed(state: LoopState) -> _Result:
-    if not state.recognising and state.hypothesis is None:
+    if not state.recognising and state.hypothesis is None and state.prepared is None:
         return state, ()
     # What was guessed was about a sentence that has now gone on.
     return LoopState(Phase.LISTENING, state.generation + 1), (Cancel(state.generation),)
@@ -301,7 +325,7 @@ def _endpoint(state: LoopState, signal: EndpointFound) -> _Result:
     if signal.reason == _NO_SPEECH:
         return _over(state, "nothing-heard")
     thinking = replace(state, phase=Phase.THINKING)
-    if state.understanding is not None:
+    if state.accepted is not None:
         return _decide(thinking)
     if state.recognising or state.hypothesis is not None:
         return thinking, ()
@@ -310,14 +334,14 @@ def _endpoint(state: LoopState, signal: EndpointFound) -> _Result:
 
 def _recognised(state: LoopState, signal: Recognised) -> _Result:
     known = replace(state, recognising=False, hypothesis=signal.hypothesis)
-    return known, (Match(state.generation, signal.hypothesis.text),)
+    return known, (Match(state.generation, signal.hypothesis),)
 
 
 def _matched(state: LoopState, signal: Matched) -> _Result:
-    known = replace(state, understanding=signal.understanding)
+    known = replace(state, accepted=signal.accepted)
     if state.phase is Phase.THINKING:
         return _decide(known)
-    if not signal.understanding.text:
+    if not signal.accepted.understanding.text:
         # No word in it: the wake word's own tail, a cough. The command is still to come.
         return LoopState(Phase.LISTENING, state.generation + 1), (Rearm(state.generation + 1),)
     return known, ()
@@ -325,14 +349,29 @@ def _matched(state: LoopState, signal: Matched) -> _Result:
 
 def _decide(state: LoopState) -> _Result:
     """The endpoint is sure and the meaning is known."""
-    understanding = state.understanding
-    assert understanding is not None
+    assert state.accepted is not None
+    understanding = state.accepted.understanding
     if not understanding.text:
         return _over(state, "nothing-heard")
     return replace(state, committing=True), (Commit(state.generation, understanding),)
 
 
+def _foreseen(state: LoopState, signal: Foreseen) -> _Result:
+    if not signal.text.strip() or signal.text == state.prepared:
+        return state, ()
+    return replace(state, prepared=signal.text), (Synthesise(state.generation, signal.text),)
+
+
 def _committed(state: LoopState, signal: Committed) -> _Result:
     if not signal.reply.text.strip():
         return _over(state, "silent")
-    return replace(state, phase=Phase.SPEAKING), (Speak(state.generation, signal.reply.text),)
+    return _say(state, signal.reply.text)
+
+
+def _say(state: LoopState, text: str) -> _Result:
+    speaking = replace(state, phase=Phase.SPEAKING, prepared=text)
+    play = Play(state.generation, text)
+    if text == state.prepared:
+        return speaking, (play,)
+    # Another text than was foreseen: what was prepared is dropped.
+    return speaking, (Synthesise(state.generation, text), play)

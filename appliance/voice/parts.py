@@ -3,56 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from appliance.audio.frame import Samples
+from appliance.errors import ApplianceError
 from appliance.intent.types import Reply, Understanding, UtteranceId
 from appliance.voice import loop
-from appliance.voice.asr.protocol import Cancel, Recogniser
+from appliance.voice.asr.acceptance import Accepted
+from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Recogniser
+from appliance.voice.budget import SpeculationSettings
 from appliance.voice.endpoint import EndpointStrategy
 from appliance.voice.vad import VoiceActivity
 from appliance.voice.wake import WakeDetector
+from models.errors import ModelsError
 
 __all__ = [
     "ChunkMade",
     "Fault",
     "Message",
-    "PartialMade",
+    "PartialJudged",
     "Player",
     "Post",
+    "RecognitionMade",
     "Runner",
     "SessionParts",
     "SessionSettings",
     "SpeechMade",
     "Synthesiser",
+    "TakeFailed",
     "Thinker",
+    "fault_of",
+    "no_bias",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class PartialMade:
-    """A partial recognition is done, and what it cost."""
+class RecognitionMade:
+    """A recognition is done."""
+
+    number: int
+    """Which: recognitions of a session are counted."""
+    hypothesis: Hypothesis | None
+    """None where it failed or was cancelled."""
+    cost_s: float
+    """What it took on the worker."""
+    error: Exception | None = None
+    """Why it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialJudged:
+    """What a partial text means, as far as it got."""
 
     generation: int
-    text: str
-    started_s: float
-    cost_s: float
+    accepted: Accepted
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkMade:
     """The next piece of a reply, [n] float32."""
 
-    generation: int
+    take: int
+    """Which synthesis: those of a session are counted."""
     samples: Samples
+    cost_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechMade:
     """No more pieces of the reply."""
 
-    generation: int
+    take: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeFailed:
+    """A synthesis failed."""
+
+    take: int
+    error: Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +95,13 @@ class Fault:
     message: str
 
 
-Message = loop.Signal | PartialMade | ChunkMade | SpeechMade | Fault
+def fault_of(generation: int, stage: str, error: Exception) -> Fault:
+    """What listeners are told of an error in a stage."""
+    code = error.code if isinstance(error, ApplianceError | ModelsError) else "internal"
+    return Fault(generation, stage, code, str(error) or type(error).__name__)
+
+
+Message = loop.Signal | RecognitionMade | PartialJudged | ChunkMade | SpeechMade | TakeFailed | Fault
 Post = Callable[[Message], None]
 """Hands a message to the session; may be called from any thread."""
 
@@ -88,6 +124,10 @@ class Thinker(Protocol):
 
     def match(self, text: str, area: str | None = None) -> Understanding:
         """What a text means; no side effect."""
+        ...
+
+    def preview(self, understanding: Understanding) -> Reply:
+        """What `commit` would answer; no side effect."""
         ...
 
     def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
@@ -131,6 +171,11 @@ class Runner(Protocol):
         ...
 
 
+def no_bias() -> Bias | None:
+    """Recognition is free."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class SessionParts:
     """The session's own streams, and what it shares."""
@@ -143,6 +188,8 @@ class SessionParts:
     thinker: Thinker
     synthesiser: Synthesiser
     player: Player
+    bias: Callable[[], Bias | None] = no_bias
+    """What this home's people are likely to say, as it is now; None while there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +212,4 @@ class SessionSettings:
     """Partials take at most this share of one core."""
     partial_until_s: float = 12.0
     """Longer utterances get no more partials: recognising them takes longer than people wait for one."""
+    speculation: SpeculationSettings = field(default_factory=SpeculationSettings)

@@ -8,34 +8,41 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from appliance import events
-from appliance.audio.frame import RATE_HZ, Frame, level_dbfs
+from appliance.audio.frame import Frame, level_dbfs
 from appliance.audio.ring import PreRoll
-from appliance.errors import ApplianceError
 from appliance.events import Listener
-from appliance.intent.types import UtteranceId
+from appliance.intent.types import SlotValue, UtteranceId
 from appliance.voice import loop
-from appliance.voice.asr.protocol import Cancel, Cancelled
+from appliance.voice.asr.acceptance import Accepted, accepted_text
+from appliance.voice.asr.protocol import Cancel, Cancelled, Extension, Hypothesis
+from appliance.voice.budget import SpeculationBudget
 from appliance.voice.endpoint import Evidence, Verdict
+from appliance.voice.hearing import Heard, Hearing
 from appliance.voice.loop import LoopState, Phase
 from appliance.voice.parts import (
     ChunkMade,
     Fault,
     Message,
-    PartialMade,
+    PartialJudged,
     Player,
     Post,
+    RecognitionMade,
     Runner,
     SessionParts,
     SessionSettings,
     SpeechMade,
     Synthesiser,
+    TakeFailed,
     Thinker,
+    fault_of,
 )
-from appliance.voice.vad import SpeechGate, SpeechState, VadWindow
-from models.errors import ModelsError
+from appliance.voice.recognitions import Recognitions
+from appliance.voice.reply import ReplyVoice
+from appliance.voice.vad import SpeechState
 
 __all__ = [
     "Message",
@@ -52,6 +59,8 @@ __all__ = [
 
 _RING_S: Final = 2.0
 _GAP_FRAMES: Final = 2
+_STEADY_TIMES: Final = 3
+"""Recognitions that must agree before a sentence counts as steady."""
 
 
 class Session:
@@ -70,7 +79,7 @@ class Session:
         self._runner = runner
         self._emit = emit
         self._settings = settings or SessionSettings()
-        self._gate = SpeechGate()
+        self._ears = Hearing(parts.vad)
         self._ring = PreRoll(_RING_S)
         self._state = LoopState()
         self._cancels: dict[int, list[Cancel]] = {}
@@ -79,12 +88,23 @@ class Session:
         self._started_s = 0.0
         self._earliest_s = 0.0
         self._speaking = False
-        self._partial_cancel: Cancel | None = None
-        self._next_partial_s = 0.0
+        self._heard: Heard | None = None
         self._next_seq = 0
-        self._playing = False
         self._announced = False
         self._follow_up_due = self._following_up = False
+        self._near_only = False
+        self._steady = _Steady()
+        self._budget = SpeculationBudget(self._settings.speculation)
+        self._recognitions = Recognitions(parts.recogniser, parts.bias, runner.submit, self._settings)
+        self._reply = ReplyVoice(
+            parts.synthesiser,
+            parts.player,
+            runner.submit,
+            # As a message: the transition that asked for the reply is still being carried out.
+            lambda generation: runner.post(loop.Played(generation)),
+            lambda: self._emit(events.FirstAudio(runner.now(), self.name, self._utterance)),
+        )
+        self._ahead = _Ahead()
 
     @property
     def phase(self) -> Phase:
@@ -117,9 +137,9 @@ class Session:
         self._ring.push(frame)
         if self._hearing:
             self._parts.recogniser.push(frame)
-        windows = self._parts.vad.push(frame)
-        for window in windows:
-            self._judge(window)
+        self._heard = self._ears.push(frame)
+        if self._state.phase is Phase.LISTENING:
+            self._listen_to(self._heard)
         if self._parts.wake is not None:
             for hit in self._parts.wake.push(frame):
                 self._emit(events.WakeHeard(hit.time_s, self.name, hit.name, hit.score))
@@ -127,46 +147,51 @@ class Session:
 
     def deliver(self, message: Message) -> None:
         """Take a result of earlier work."""
-        if isinstance(message, PartialMade):
-            self._partial_made(message)
-        elif isinstance(message, ChunkMade):
-            self._play(message)
-        elif isinstance(message, SpeechMade):
-            if message.generation == self._state.generation:
-                if self._playing:
-                    self._parts.player.finish()
-                else:
-                    self._step(loop.Played(message.generation))
-        elif isinstance(message, Fault):
-            if message.generation == self._state.generation:
-                fault = (message.stage, message.code, message.message)
-                self._emit(events.SessionFault(self._runner.now(), self.name, self._utterance, *fault))
-                self._step(loop.Failed(message.generation, message.stage))
-        else:
-            self._report(message)
-            self._step(message)
+        match message:
+            case RecognitionMade():
+                self._recognition_made(message)
+            case PartialJudged():
+                self._partial_judged(message)
+            case ChunkMade():
+                self._budget_for(message)
+            case SpeechMade():
+                self._reply.speech_made(message)
+            case TakeFailed():
+                generation = self._reply.failed(message)
+                if generation is not None:
+                    self._fail(fault_of(generation, "speak", message.error))
+            case Fault():
+                self._fail(message)
+            case _:
+                self._report(message)
+                self._step(message)
+                if isinstance(message, loop.Matched) and self._heard is not None:
+                    # Silence may have lasted long enough by now: the next frame would be 10 ms late.
+                    self._decide(self._heard)
 
     # ---- hearing
 
     def _forget_sound(self) -> None:
         """The detectors' state is about sound that was not followed by this: left alone, they wake falsely here."""
         self._ring.clear()
-        self._parts.vad.reset()
+        self._ears.forget()
         if self._parts.wake is not None:
             self._parts.wake.reset()
 
-    def _judge(self, window: VadWindow) -> None:
-        speech = self._gate.push(window)
-        if self._state.phase is not Phase.LISTENING:
-            return
+    def _listen_to(self, heard: Heard) -> None:
+        speech = heard.speech
         if speech.began:
             self._speech_began(speech)
         if self._speaking and not speech.speaking and speech.ended_s is not None:
             self._emit(events.SpeechEnded(speech.ended_s, self.name, self._utterance))
         self._speaking = speech.speaking
-        self._decide(window, speech)
-        if speech.speaking and self._state.phase is Phase.LISTENING:
-            self._want_partial()
+        guessed_s = self._recognitions.heard_until_s
+        if guessed_s is not None and self._ears.goes_on(guessed_s, near=self._near_only):
+            # Voice activity did not let go in so short a pause, so it cannot say that speech began again.
+            self._step(loop.SpeechResumed())
+        self._decide(heard)
+        if speech.speaking and self._state.phase is Phase.LISTENING and self._may_guess():
+            self._recognitions.partial(self._state.generation, self._runner.now(), heard.now_s)
 
     def _speech_began(self, speech: SpeechState) -> None:
         assert speech.started_s is not None
@@ -176,56 +201,66 @@ class Session:
             since_s = max(speech.started_s - self._settings.pre_roll_s, self._earliest_s)
             for frame in self._ring.since(since_s):
                 self._parts.recogniser.push(frame)
-            self._next_partial_s = speech.started_s + self._settings.partial_every_s
+            self._recognitions.speech_began(speech.started_s)
         self._step(loop.SpeechResumed())
 
-    def _decide(self, window: VadWindow, speech: SpeechState) -> None:
-        understanding = self._state.understanding
-        evidence = Evidence(
-            probability=window.probability,
-            listening_s=window.end_s - self._started_s,
-            speech_s=speech.speech_s,
-            silence_s=speech.silence_s,
-            understood=None if understanding is None else understanding.intent is not None,
-            no_speech_s=self._settings.follow_up_s if self._following_up else None,
-        )
-        decision = self._parts.endpoint.decide(evidence)
+    def _decide(self, heard: Heard) -> None:
+        if self._state.phase is not Phase.LISTENING:
+            return
+        decision = self._parts.endpoint.decide(self._evidence(heard))
         if decision.verdict is Verdict.LIKELY:
-            self._step(loop.LikelyEnd())
+            if heard.silence_s >= self._settings.speculation.sure_s or self._may_guess():
+                self._near_only = heard.quiet_s == 0.0 and heard.silence_s == 0.0
+                self._step(loop.LikelyEnd())
         elif decision.verdict is Verdict.END:
             self._emit(events.EndpointReached(self._runner.now(), self.name, self._utterance, decision.reason))
-            if decision.reason == "too-long":
-                self._emit(events.SpeechEnded(speech.ended_s or window.end_s, self.name, self._utterance))
+            if self._speaking:
+                # Decided before voice activity let go: the sound's own end is what counts.
+                ended_s = self._ears.loud_s or heard.now_s
+                self._emit(events.SpeechEnded(ended_s, self.name, self._utterance))
             self._step(loop.EndpointFound(decision.reason))
 
-    def _want_partial(self) -> None:
-        now_s = self._runner.now()
-        if self._state.recognising or self._partial_cancel is not None or now_s < self._next_partial_s:
+    def _evidence(self, heard: Heard) -> Evidence:
+        accepted = self._state.accepted
+        return Evidence(
+            probability=heard.probability,
+            listening_s=heard.now_s - self._started_s,
+            speech_s=heard.speech.speech_s,
+            silence_s=heard.silence_s,
+            understood=None if accepted is None else accepted.understanding.intent is not None,
+            no_speech_s=self._settings.follow_up_s if self._following_up else None,
+            quiet_s=heard.quiet_s,
+            faint_s=heard.faint_s,
+            certain=accepted is not None and accepted.certain,
+            extension=Extension.NONE if accepted is None else accepted.extension,
+            steady_s=self._steady.lasted_s(self._runner.now()),
+        )
+
+    def _may_guess(self) -> bool:
+        return self._budget.allows(self._runner.now())
+
+    def _recognition_made(self, message: RecognitionMade) -> None:
+        self._budget.spend(message.cost_s)
+        done = self._recognitions.made(message)
+        if done is None or done.generation != self._state.generation:
             return
-        generation, recogniser = self._state.generation, self._parts.recogniser
-        if recogniser.samples > self._settings.partial_until_s * RATE_HZ:
-            return
-        until, cancel = recogniser.samples, Cancel()
-        self._partial_cancel = cancel
+        if done.guess and done.error is not None:
+            self._fail(fault_of(done.generation, "recognise", done.error))
+        elif done.guess and done.hypothesis is not None:
+            self.deliver(loop.Recognised(done.generation, done.hypothesis))
+        elif done.hypothesis is not None and done.hypothesis.text and self._state.phase is Phase.LISTENING:
+            text = done.hypothesis.text
+            self._emit(events.PartialText(self._runner.now(), self.name, self._utterance, text))
+            self._judge_partial(done.generation, done.hypothesis)
 
-        def work(post: Post) -> None:
-            started_s = self._runner.now()
-            text = ""
-            try:
-                text = recogniser.hypothesise(until, None, cancel).text
-            except (Cancelled, ApplianceError, ModelsError):
-                pass  # a partial is a courtesy: the recognition that counts will report the same fault
-            finally:
-                post(PartialMade(generation, text, started_s, self._runner.now() - started_s))
+    def _partial_judged(self, message: PartialJudged) -> None:
+        if message.generation == self._state.generation and self._state.phase is Phase.LISTENING:
+            self._steady.add(message.accepted, self._runner.now())
 
-        self._runner.submit(work)
-
-    def _partial_made(self, made: PartialMade) -> None:
-        settings = self._settings
-        self._partial_cancel = None
-        self._next_partial_s = made.started_s + max(settings.partial_every_s, made.cost_s / settings.partial_share)
-        if made.generation == self._state.generation and self._state.phase is Phase.LISTENING and made.text:
-            self._emit(events.PartialText(self._runner.now(), self.name, self._utterance, made.text))
+    def _budget_for(self, message: ChunkMade) -> None:
+        if self._reply.chunk_made(message):
+            self._budget.spend(message.cost_s)
+            self._ahead.cost_s += message.cost_s
 
     # ---- effects
 
@@ -246,8 +281,11 @@ class Session:
                 self._match(effect)
             case loop.Commit():
                 self._commit(effect)
-            case loop.Speak():
-                self._speak(effect)
+            case loop.Synthesise():
+                if self._state.phase is not Phase.LISTENING or self._may_guess():
+                    self._ahead.replies += self._reply.prepare(effect.generation, effect.text)
+            case loop.Play():
+                self._ahead.hit = self._reply.play(effect.generation, effect.text)
             case loop.Cancel():
                 self._cancel(effect.generation)
             case loop.Finish():
@@ -261,6 +299,8 @@ class Session:
         self._earliest_s = self._started_s - self._settings.pre_roll_s
         if effect.wake is not None:
             self._earliest_s = _quietest_s(self._ring.last(self._settings.wake_overlap_s), self._started_s)
+        self._recognitions.begin()
+        self._ahead = _Ahead()
         self._rearm()
         self._parts.endpoint.reset()
         self._emit(events.ListeningStarted(self._started_s, self.name, self._utterance, effect.wake))
@@ -271,84 +311,90 @@ class Session:
     def _rearm(self) -> None:
         self._hearing = False
         self._speaking = False
-        self._gate.reset()
+        self._steady = _Steady()
+        self._ears.reset()
+        self._recognitions.cancel()
         self._parts.recogniser.reset()
 
     def _recognise(self, effect: loop.Recognise) -> None:
-        if self._partial_cancel is not None:
-            self._partial_cancel.cancel()
-        recogniser, generation = self._parts.recogniser, effect.generation
-        until = recogniser.samples
-
-        def work(cancel: Cancel) -> Message:
-            return loop.Recognised(generation, recogniser.hypothesise(until, None, cancel))
-
-        self._submit("recognise", generation, work)
+        heard_until_s = self._started_s if self._heard is None else self._heard.now_s
+        now_s, loud_s = self._runner.now(), self._ears.loud_s
+        known = self._recognitions.guess(effect.generation, now_s, heard_until_s, loud_s)
+        if known is not None:
+            self._runner.post(loop.Recognised(effect.generation, known))
 
     def _match(self, effect: loop.Match) -> None:
+        thinker, area, generation = self._parts.thinker, self._settings.area, effect.generation
+
+        def work(cancel: Cancel, post: Post) -> None:
+            accepted = accepted_text(effect.hypothesis, lambda text: thinker.match(text, area))
+            post(loop.Matched(generation, accepted))
+            _foresee(thinker, accepted, generation, cancel, post)
+
+        self._submit("match", generation, work)
+
+    def _judge_partial(self, generation: int, hypothesis: Hypothesis) -> None:
+        """A sentence that is surely whole already: its reply is worth having ready."""
         thinker, area = self._parts.thinker, self._settings.area
 
-        def work(cancel: Cancel) -> Message:
-            return loop.Matched(effect.generation, thinker.match(effect.text, area))
+        def work(cancel: Cancel, post: Post) -> None:
+            accepted = accepted_text(hypothesis, lambda text: thinker.match(text, area))
+            post(PartialJudged(generation, accepted))
+            if accepted.certain:
+                _foresee(thinker, accepted, generation, cancel, post)
 
-        self._submit("match", effect.generation, work)
+        self._submit("match", generation, work)
 
     def _commit(self, effect: loop.Commit) -> None:
         thinker, key = self._parts.thinker, self._utterance
 
-        def work(cancel: Cancel) -> Message:
-            return loop.Committed(effect.generation, thinker.commit(effect.understanding, key))
+        def work(cancel: Cancel, post: Post) -> None:
+            post(loop.Committed(effect.generation, thinker.commit(effect.understanding, key)))
 
+        self._ahead.committed = True
         now_s = self._runner.now()
         self._emit(events.UtteranceUnderstood(now_s, self.name, self._utterance, effect.understanding))
         self._submit("commit", effect.generation, work)
-
-    def _speak(self, effect: loop.Speak) -> None:
-        synthesiser, generation = self._parts.synthesiser, effect.generation
-        cancel = self._new_cancel(generation)
-
-        def work(post: Post) -> None:
-            with _faults(post, generation, "speak"):
-                for chunk in synthesiser.stream(effect.text, cancel):
-                    post(ChunkMade(generation, chunk))
-                post(SpeechMade(generation))
-
-        self._runner.submit(work)
-
-    def _play(self, message: ChunkMade) -> None:
-        if message.generation != self._state.generation or self._state.phase is not Phase.SPEAKING:
-            return
-        if not self._playing:
-            self._playing = True
-            self._parts.player.begin(message.generation, self._parts.synthesiser.rate_hz)
-            self._parts.player.write(message.samples)
-            self._emit(events.FirstAudio(self._runner.now(), self.name, self._utterance))
-        else:
-            self._parts.player.write(message.samples)
 
     def _cancel(self, generation: int) -> None:
         for old in [g for g in self._cancels if g <= generation]:
             for cancel in self._cancels.pop(old):
                 cancel.cancel()
-        if self._partial_cancel is not None:
-            self._partial_cancel.cancel()
-        if self._playing:
-            self._playing = False
-            self._parts.player.stop()
+        self._recognitions.cancel()
+        if self._reply.drop():
             self._emit(events.PlaybackEnded(self._runner.now(), self.name, self._utterance, stopped=True))
 
     def _finish(self, effect: loop.Finish) -> None:
-        if self._playing:
-            self._playing = False
+        if self._reply.close():
             self._emit(events.PlaybackEnded(self._runner.now(), self.name, self._utterance, stopped=False))
         self._hearing = False
+        self._recognitions.cancel()
         self._cancels.clear()
         announced, self._announced = self._announced, False
+        if not announced:
+            self._tell_of_guesses()
         self._emit(events.UtteranceEnded(self._runner.now(), self.name, self._utterance, effect.outcome))
         if effect.outcome == "answered" and self._settings.follow_up and not announced:
             # As a message: the transition that finished this utterance is still being carried out.
             self._follow_up_due = True
             self._runner.post(loop.Listen())
+
+    def _tell_of_guesses(self) -> None:
+        spent, ahead = self._recognitions.spent, self._ahead
+        useful_s = spent.last_cost_s if ahead.committed else 0.0
+        useful_s += ahead.cost_s if ahead.hit else 0.0
+        spent_s = spent.cost_s + ahead.cost_s
+        told = events.SpeculationEnded(
+            self._runner.now(), self.name, self._utterance, spent.started, ahead.replies, ahead.hit, spent_s,
+            max(0.0, spent_s - useful_s),
+        )  # fmt: skip
+        self._emit(told)
+
+    def _fail(self, fault: Fault) -> None:
+        if fault.generation == self._state.generation:
+            told = (fault.stage, fault.code, fault.message)
+            self._emit(events.SessionFault(self._runner.now(), self.name, self._utterance, *told))
+            self._step(loop.Failed(fault.generation, fault.stage))
 
     def _report(self, signal: loop.Signal) -> None:
         """Tell listeners of results that still count, before the loop goes on from them."""
@@ -366,34 +412,64 @@ class Session:
         self._cancels.setdefault(generation, []).append(cancel)
         return cancel
 
-    def _submit(self, stage: str, generation: int, work: Callable[[Cancel], Message]) -> None:
+    def _submit(self, stage: str, generation: int, work: Callable[[Cancel, Post], None]) -> None:
         cancel = self._new_cancel(generation)
 
         def guarded(post: Post) -> None:
-            with _faults(post, generation, stage):
+            try:
                 cancel.check()
-                post(work(cancel))
+                work(cancel, post)
+            except Cancelled:
+                pass  # dropped without a trace
+            except Exception as error:  # noqa: BLE001 - a stage's fault becomes a message, whatever it is
+                post(fault_of(generation, stage, error))
 
         self._runner.submit(guarded)
 
 
-class _faults:
-    """Turns whatever goes wrong in a stage into a message; what was cancelled is dropped without a trace."""
+@dataclass(slots=True)
+class _Ahead:
+    """What was synthesised ahead in this utterance."""
 
-    def __init__(self, post: Post, generation: int, stage: str) -> None:
-        self._post, self._generation, self._stage = post, generation, stage
+    replies: int = 0
+    cost_s: float = 0.0
+    hit: bool = False
+    committed: bool = False
 
-    def __enter__(self) -> None:
-        return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        if error is None or isinstance(error, Cancelled):
-            return True
-        if not isinstance(error, Exception):
-            return False
-        code = error.code if isinstance(error, ApplianceError | ModelsError) else "internal"
-        self._post(Fault(self._generation, self._stage, code, str(error) or type(error).__name__))
-        return True
+class _Steady:
+    """How long partial recognitions have been giving one and the same whole sentence."""
+
+    def __init__(self) -> None:
+        self._meaning: tuple[str, dict[str, SlotValue]] | None = None
+        self._since_s = 0.0
+        self._times = 0
+
+    def add(self, accepted: Accepted, now_s: float) -> None:
+        """A partial was judged."""
+        understanding = accepted.understanding
+        intent = understanding.intent if accepted.complete else None
+        meaning = None if intent is None else (intent, dict(understanding.slots))
+        if meaning is None or meaning != self._meaning:
+            self._meaning, self._since_s, self._times = meaning, now_s, 0
+        self._times += 1
+
+    def lasted_s(self, now_s: float) -> float:
+        """Seconds since the first of them; 0 until there are enough."""
+        enough = self._meaning is not None and self._times >= _STEADY_TIMES
+        return now_s - self._since_s if enough else 0.0
+
+
+def _foresee(thinker: Thinker, accepted: Accepted, generation: int, cancel: Cancel, post: Post) -> None:
+    """On the worker: what would be answered to this."""
+    if accepted.understanding.intent is None:
+        return
+    cancel.check()
+    try:
+        text = thinker.preview(accepted.understanding).text
+    except Exception:  # noqa: BLE001 - a courtesy: what is wrong shows, and is told, when it is committed
+        return
+    post(loop.Foreseen(generation, text))
 
 
 def _quietest_s(frames: list[Frame], otherwise_s: float) -> float:

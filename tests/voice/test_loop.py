@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.intent.types import Reply, Understanding
-from appliance.voice.asr.protocol import Hypothesis
+from appliance.voice.asr.acceptance import Accepted
+from appliance.voice.asr.protocol import Extension, Hypothesis
 from appliance.voice.loop import (
     Announce,
     Cancel,
@@ -16,28 +18,38 @@ from appliance.voice.loop import (
     EndpointFound,
     Failed,
     Finish,
+    Foreseen,
     LikelyEnd,
     Listen,
     LoopState,
     Match,
     Matched,
     Phase,
+    Play,
     Played,
     Rearm,
     Recognise,
     Recognised,
     Signal,
-    Speak,
     SpeechResumed,
     Start,
     Stop,
+    Synthesise,
     step,
 )
 
 HEARD = Hypothesis("turn on the lights", -1.0)
-MEANT = Understanding("turn on the lights", "HassTurnOn")
-NOTHING = Understanding("", None)
-DONE = Reply("Turned on the lights", True, MEANT)
+
+
+def taken(understanding: Understanding) -> Accepted:
+    """A recognition taken for this."""
+    whole = understanding.intent is not None
+    return Accepted(understanding, understanding.text, "free", 0.0, whole, Extension.NONE)
+
+
+MEANT = taken(Understanding("turn on the lights", "HassTurnOn"))
+NOTHING = taken(Understanding("", None))
+DONE = Reply("Turned on the lights", True, MEANT.understanding)
 
 
 def run(*signals: Signal, state: LoopState | None = None) -> tuple[LoopState, list[Effect]]:
@@ -61,7 +73,7 @@ def test_a_command_is_heard_acted_on_and_answered() -> None:
         Listen("okay_nabu"), SpeechResumed(), LikelyEnd(), Recognised(-1, HEARD), Matched(-1, MEANT),
         EndpointFound("silence"), Committed(-1, DONE), Played(-1),
     )  # fmt: skip
-    assert [type(e) for e in effects] == [Start, Recognise, Match, Commit, Speak, Finish]
+    assert [type(e) for e in effects] == [Start, Recognise, Match, Commit, Synthesise, Play, Finish]
     assert effects[-1] == Finish(1, "answered")
     assert state.phase is Phase.IDLE
 
@@ -69,6 +81,64 @@ def test_a_command_is_heard_acted_on_and_answered() -> None:
 def test_guesses_have_no_consequence_until_the_endpoint() -> None:
     _, effects = run(Listen(), LikelyEnd(), Recognised(-1, HEARD), Matched(-1, MEANT), LikelyEnd(), LikelyEnd())
     assert [type(e) for e in effects] == [Start, Recognise, Match]
+
+
+def test_the_reply_is_got_ready_before_the_end_and_played_after_it() -> None:
+    state, ahead = run(
+        Listen(),
+        LikelyEnd(),
+        Recognised(-1, HEARD),
+        Matched(-1, MEANT),
+        Foreseen(-1, DONE.text),
+        Foreseen(-1, DONE.text),
+    )
+    assert [type(e) for e in ahead] == [Start, Recognise, Match, Synthesise]
+    _, effects = run(EndpointFound("whole"), Committed(-1, DONE), state=state)
+    assert effects == [Commit(1, MEANT.understanding), Play(1, DONE.text)]
+
+
+@pytest.mark.parametrize("foreseen", ["Done", "", " "])
+def test_a_reply_that_comes_out_otherwise_is_made_anew(foreseen: str) -> None:
+    _, effects = run(
+        Listen(), LikelyEnd(), Recognised(-1, HEARD), Matched(-1, MEANT), Foreseen(-1, foreseen),
+        EndpointFound("whole"), Committed(-1, DONE),
+    )  # fmt: skip
+    assert effects[-2:] == [Synthesise(1, DONE.text), Play(1, DONE.text)]
+
+
+def test_what_a_partial_foresaw_is_dropped_when_speech_goes_on() -> None:
+    before, effects = run(Listen(), SpeechResumed(), Foreseen(-1, "Done"))
+    assert effects[-1] == Synthesise(1, "Done")
+    state, effects = run(SpeechResumed(), state=before)
+    assert effects == [Cancel(1)]
+    assert state.prepared is None
+    assert step(state, Foreseen(1, "Done")) == (state, ())
+
+
+@pytest.mark.parametrize(
+    "late",
+    [Recognised(1, HEARD), Matched(1, MEANT), Foreseen(1, "Done"), Committed(1, DONE), Played(1), Failed(1, "speak")],
+)
+@pytest.mark.parametrize(
+    "since",
+    [(LikelyEnd(),), (LikelyEnd(), Recognised(-1, HEARD)), (LikelyEnd(), EndpointFound("silence"))],
+)
+def test_a_result_of_an_earlier_guess_changes_nothing(late: Signal, since: tuple[Signal, ...]) -> None:
+    state, _ = run(Listen(), LikelyEnd(), SpeechResumed(), *since)
+    assert state.generation > 1
+    assert step(state, late) == (state, ())
+
+
+def test_nothing_is_guessed_any_more_once_the_command_is_being_carried_out() -> None:
+    state, _ = run(Listen(), LikelyEnd(), Recognised(-1, HEARD), Matched(-1, MEANT), EndpointFound("silence"))
+    for signal in (Foreseen(-1, "Done"), Recognised(-1, HEARD), Matched(-1, MEANT), SpeechResumed(), LikelyEnd()):
+        assert run(signal, state=state) == (state, [])
+
+
+def test_an_announcement_is_made_and_played() -> None:
+    state, effects = run(Announce("dinner"))
+    assert effects == [Synthesise(1, "dinner"), Play(1, "dinner")]
+    assert state.phase is Phase.SPEAKING
 
 
 def test_a_guess_is_dropped_when_speech_goes_on() -> None:
@@ -127,7 +197,7 @@ def test_a_wordless_utterance_at_the_endpoint_is_not_answered() -> None:
 def test_an_empty_reply_is_not_spoken() -> None:
     _, effects = run(
         Listen(), LikelyEnd(), Recognised(-1, HEARD), Matched(-1, MEANT), EndpointFound("silence"),
-        Committed(-1, Reply("", True, MEANT)),
+        Committed(-1, Reply("", True, MEANT.understanding)),
     )  # fmt: skip
     assert effects[-1] == Finish(1, "silent")
 
@@ -158,6 +228,7 @@ SIGNALS = st.one_of(
     st.builds(EndpointFound, st.sampled_from(["silence", "no-speech", "too-long"])),
     st.builds(Recognised, st.integers(-1, 6), st.just(HEARD)),
     st.builds(Matched, st.integers(-1, 6), st.sampled_from([MEANT, NOTHING])),
+    st.builds(Foreseen, st.integers(-1, 6), st.sampled_from(["", "Turned on the lights", "Done"])),
     st.builds(Committed, st.integers(-1, 6), st.just(DONE)),
     st.builds(Played, st.integers(-1, 6)),
     st.builds(Failed, st.integers(-1, 6), st.just("speak")),
@@ -183,7 +254,7 @@ def test_whatever_happens_nothing_is_done_without_an_endpoint_nor_twice(signals:
                 assert ended
                 assert effect.generation not in committed
                 committed.add(effect.generation)
-            if isinstance(effect, Speak) and not isinstance(given_signal, Announce):
+            if isinstance(effect, Play) and not isinstance(given_signal, Announce):
                 assert effect.generation in committed
 
 

@@ -67,7 +67,7 @@ def test_events_tell_the_whole_story_in_order(simulated: tuple[SimulatedRunner, 
     kinds = [kind for kind in bench.kinds() if kind != "PartialText"]
     assert kinds == [
         "ListeningStarted", "SpeechStarted", "SpeechEnded", "TextRecognised", "EndpointReached", "UtteranceUnderstood",
-        "ReplyReady", "FirstAudio", "PlaybackEnded", "UtteranceEnded",
+        "ReplyReady", "FirstAudio", "PlaybackEnded", "SpeculationEnded", "UtteranceEnded",
     ]  # fmt: skip
     assert bench.kinds().count("PartialText") >= 1
     assert bench.one(events.SpeechStarted).time_s == pytest.approx(0.5, abs=0.05)

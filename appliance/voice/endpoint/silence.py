@@ -1,61 +1,12 @@
-"""When is the speaker done? Strategies are small classes that look at the evidence and decide."""
+"""The plain rule: a fixed silence ends the utterance, as in most voice assistants. The baseline."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
-from typing import Protocol
 
-__all__ = ["Decision", "EndpointStrategy", "Evidence", "SilenceEndpoint", "Verdict"]
+from appliance.voice.endpoint.evidence import Decision, Evidence, Verdict
 
-
-class Verdict(Enum):
-    """What a strategy says about this moment."""
-
-    WAIT = "wait"
-    """Go on listening."""
-    LIKELY = "likely"
-    """Perhaps the end: worth recognising what was said, without any consequence yet."""
-    END = "end"
-    """The utterance is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A verdict and, for an end, its reason: silence | silence-not-understood | no-speech | too-long."""
-
-    verdict: Verdict
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """All that is known about the utterance at the end of one 32 ms window."""
-
-    probability: float
-    """Voice activity in this window, 0..1."""
-    listening_s: float
-    """Since listening began."""
-    speech_s: float
-    """Speech heard so far, pauses left out."""
-    silence_s: float
-    """Since the last speech sample; 0 while speaking."""
-    understood: bool | None
-    """Whether what was said up to this silence means something here; None while not yet known."""
-    no_speech_s: float | None = None
-    """How long to wait for somebody to speak, where it is not the strategy's own time (a follow-up waits less)."""
-
-
-class EndpointStrategy(Protocol):
-    """Decides window by window. Holds no state beyond the utterance; `reset` starts a new one."""
-
-    def decide(self, evidence: Evidence) -> Decision:
-        """Judge this moment."""
-        ...
-
-    def reset(self) -> None:
-        """A new utterance begins."""
-        ...
+__all__ = ["SilenceEndpoint", "SilenceSettings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,4 +49,4 @@ class SilenceEndpoint:
         return Decision(Verdict.WAIT)
 
     def reset(self) -> None:
-        """Nothing is remembered between windows."""
+        """Nothing is remembered from moment to moment."""

@@ -1,0 +1,79 @@
+"""What a session hears: frames in, and after each one what is known of speech and silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from appliance.audio.frame import Frame, level_dbfs
+from appliance.voice.energy import EnergyEdge
+from appliance.voice.vad import SpeechGate, SpeechState, VoiceActivity
+
+__all__ = ["Heard", "Hearing"]
+
+_NOTHING = SpeechState(False, False, None, None, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """After one frame."""
+
+    now_s: float
+    """Capture time just after it."""
+    speech: SpeechState
+    """Of the newest window; `began` only in the frame that completed it."""
+    probability: float
+    quiet_s: float
+    faint_s: float
+
+    @property
+    def silence_s(self) -> float:
+        """Since the last speech sample, by voice activity; 0 while it hears speech."""
+        ended_s = self.speech.ended_s
+        return 0.0 if self.speech.speaking or ended_s is None else self.now_s - ended_s
+
+
+class Hearing:
+    """Voice activity every 32 ms and energy every 10 ms, put together. A streaming part."""
+
+    def __init__(self, vad: VoiceActivity) -> None:
+        self._vad = vad
+        self._gate = SpeechGate()
+        self._edge = EnergyEdge()
+        self._speech = _NOTHING
+        self._probability = 0.0
+
+    def push(self, frame: Frame) -> Heard:
+        """Hear 10 ms."""
+        began = False
+        for window in self._vad.push(frame):
+            self._speech = self._gate.push(window)
+            self._probability = window.probability
+            began = self._speech.began
+        level = level_dbfs(frame.samples)
+        self._edge.push(level, frame.end_s, self._probability, speaking=self._speech.speaking)
+        speech = self._speech
+        if not began and speech.began:
+            speech = SpeechState(
+                speech.speaking, False, speech.started_s, speech.ended_s, speech.silence_s, speech.speech_s
+            )
+        return Heard(frame.end_s, speech, self._probability, self._edge.quiet_s, self._edge.faint_s)
+
+    def goes_on(self, since_s: float, *, near: bool = False) -> bool:
+        """Whether speech was heard after a moment; see `EnergyEdge.goes_on`."""
+        return self._edge.goes_on(since_s, near=near)
+
+    @property
+    def loud_s(self) -> float | None:
+        """When sound last stood out of the room; None before any speech."""
+        return self._edge.loud_s
+
+    def reset(self) -> None:
+        """A new utterance; the room is the same, and the detector hears on."""
+        self._gate.reset()
+        self._edge.reset()
+        self._speech = _NOTHING
+
+    def forget(self) -> None:
+        """Sound was lost: what the detector remembers is about sound that was not followed by this."""
+        self._vad.reset()
+        self._probability = 0.0

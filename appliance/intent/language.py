@@ -39,6 +39,9 @@ class Language:
     """Words dropped anywhere in a sentence, besides those of the intents package."""
     grammar: Mapping[str, Any]
     """Our own sentences, in the form of the intents package: lists, expansion_rules, intents."""
+    phrase_rules: Mapping[str, str]
+    """More ways to say what an expansion rule stands for, as recognisers write them ("half an hour"): the grammar
+    itself reads only their normalised form ("30 minutes")."""
     ranges: Mapping[str, tuple[int, int]]
     """Number ranges of the package that are widened."""
     places: tuple[str, ...]
@@ -73,6 +76,7 @@ def load_language(code: str) -> Language:
         class_words=frozenset(words["class_words"]),
         skip_words=tuple(words["skip_words"]),
         grammar=data["grammar"],
+        phrase_rules=data["phrase_rules"],
         ranges={name: (low, high) for name, (low, high) in data["ranges"].items()},
         places=tuple(data["places"]),
         replies=data["replies"],

@@ -1,21 +1,24 @@
 """Moonshine (Useful Sensors, MIT): raw 16 kHz sound of any length to text, so cost follows length.
 
 Encoder: sound [1, n] to the cross keys and values of the decoder's layers. Decoder: token ids [1, 1] and its own
-growing key/value cache to logits [1, 1, vocabulary] (`rows` names the cache's row to go on from). Greedy, guarded
-against silence, loops and length.
+growing key/value cache to logits [1, 1, vocabulary] (`rows` names the cache's row to go on from, so that several
+texts are followed in one batch: see beam.py). Guarded against silence, loops and length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from appliance.audio.frame import FRAME_SAMPLES, RATE_HZ, Frame, Samples
 from appliance.errors import SpeechError
-from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial
+from appliance.voice.asr.beam import BeamSettings, Decoding, decode, repeats
+from appliance.voice.asr.bias_tokens import Letters
+from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial, Reach
 from appliance.voice.asr.tokenizer import Tokenizer
 from models.engines.base import Array, Engine
 from models.errors import EngineError
@@ -44,7 +47,7 @@ class DecodingLimits:
     repeat_times: int = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MoonshineModel:
     """The weights and tables that all sessions share."""
 
@@ -54,6 +57,14 @@ class MoonshineModel:
     bos_id: int = 1
     eos_id: int = 2
     limits: DecodingLimits = DecodingLimits()
+    beam: BeamSettings = field(default_factory=BeamSettings)
+
+    @cached_property
+    def decoding(self) -> Decoding:
+        """What the search needs of the model; made when first asked for (0.1 s for the letters of all tokens)."""
+        limits = self.limits
+        letters = Letters(self.tokenizer.texts())
+        return Decoding(self.bos_id, self.eos_id, limits.repeat_tokens, limits.repeat_times, letters, self.beam)
 
 
 class MoonshineRecogniser:
@@ -87,17 +98,17 @@ class MoonshineRecogniser:
 
     def hypothesise(self, until_sample: int, bias: Bias | None, cancel: Cancel) -> Hypothesis:
         """Decode what was heard up to a sample; see `Recogniser`."""
-        del bias  # the biased search comes with the endpoint work; until then the text is free
         sound = self._sound[: min(until_sample, self._heard)]
         limits = self._model.limits
         if sound.size < limits.min_samples or not _audible(sound, limits.silence_rms):
-            return Hypothesis("", 0.0)
+            return Hypothesis("", 0.0, reach=None if bias is None else bias.look(""))
         padded = np.zeros((1, sound.size + int(limits.pad_s * RATE_HZ)), dtype=np.float32)
         padded[0, : sound.size] = sound
         try:
             cross = self._encoder.run({"audio": padded})
             cancel.check()
-            return self._decode(cross, int(sound.size / RATE_HZ * limits.tokens_per_s) + limits.spare_tokens, cancel)
+            most = int(sound.size / RATE_HZ * limits.tokens_per_s) + limits.spare_tokens
+            return self._decode(cross, most, bias, cancel)
         except EngineError as error:
             raise SpeechError(f"recognition failed: {error}") from error
 
@@ -110,41 +121,29 @@ class MoonshineRecogniser:
         self._sound: Samples = np.empty(self._capacity, dtype=np.float32)
         self._heard = 0
 
-    def _decode(self, cross: Mapping[str, Array], max_tokens: int, cancel: Cancel) -> Hypothesis:
-        model, limits = self._model, self._model.limits
-        self._decoder.reset()
-        ids: list[int] = []
-        logp, cut = 0.0, "length"
-        first_row = np.zeros(1, dtype=np.int64)
-        token = model.bos_id
-        for _ in range(max_tokens):
-            cancel.check()
-            logits = self._decoder.run({"ids": np.array([[token]], dtype=np.int64), "rows": first_row, **cross})[
-                "logits"
-            ][0, -1]
-            token = int(logits.argmax())
-            logp += _log_probability(logits, token)
-            if token == model.eos_id:
-                cut = ""
-                break
-            ids.append(token)
-            loop = repeats(ids, limits.repeat_tokens, limits.repeat_times)
-            if loop:
-                ids = ids[: len(ids) - loop * (limits.repeat_times - 1)]
-                cut = "repetition"
-                break
-        return Hypothesis(model.tokenizer.decode(ids), logp, len(ids), cut=cut or None)
+    def _decode(self, cross: Mapping[str, Array], max_tokens: int, bias: Bias | None, cancel: Cancel) -> Hypothesis:
+        tokenizer = self._model.tokenizer
+        decoder = self._decoder
+        decoder.reset()
 
+        def step(tokens: Sequence[int], rows: Sequence[int]) -> Array:
+            ids = np.array(tokens, dtype=np.int64)[:, None]
+            return decoder.run({"ids": ids, "rows": np.array(rows, dtype=np.int64), **cross})["logits"][:, -1]
 
-def repeats(ids: Sequence[int], longest: int, times: int) -> int:
-    """Length of the run that the ids end with `times` times in a row; 0 where there is none."""
-    for length in range(1, longest + 1):
-        if len(ids) < length * times:
-            return 0
-        tail = ids[-length:]
-        if all(ids[-length * (k + 1) : -length * k] == tail for k in range(1, times)):
-            return length
-    return 0
+        found = decode(step, self._model.decoding, max_tokens, cancel, bias)
+        text = tokenizer.decode(found.ids)
+        heard = Hypothesis(text, found.logp, len(found.ids), cut=found.cut)
+        if bias is None:
+            return heard
+        heard = replace(heard, reach=bias.look(text))
+        if found.phrase is None or found.phrase_state is None:
+            return heard
+        return replace(
+            heard,
+            phrase=tokenizer.decode(found.phrase),
+            phrase_logp=found.phrase_logp,
+            phrase_reach=Reach(True, True, bias.extension(found.phrase_state)),
+        )
 
 
 _AUDIBLE_WINDOW: Final = 10 * FRAME_SAMPLES
@@ -153,8 +152,3 @@ _AUDIBLE_WINDOW: Final = 10 * FRAME_SAMPLES
 def _audible(sound: Samples, rms: float) -> bool:
     whole = sound[: sound.size // _AUDIBLE_WINDOW * _AUDIBLE_WINDOW].reshape(-1, _AUDIBLE_WINDOW)
     return bool(whole.size) and bool((np.einsum("ij,ij->i", whole, whole) / _AUDIBLE_WINDOW).max() > rms * rms)
-
-
-def _log_probability(logits: Array, token: int) -> float:
-    top = float(logits.max())
-    return float(logits[token]) - top - float(np.log(np.exp(logits - top).sum()))

@@ -6,7 +6,7 @@ the first is 128 or more (low seven bits first), then that many bytes of UTF-8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,15 @@ class Tokenizer:
 
     def __len__(self) -> int:
         return len(self._pieces)
+
+    def texts(self) -> Iterator[str | None]:
+        """Text of each id with its spaces; None for control pieces and for bytes that are no character alone."""
+        for piece in self._pieces:
+            control = len(piece) > 2 and piece[:1] == b"<" and piece[-1:] == b">"
+            try:
+                yield None if control else piece.decode("utf-8").replace(_WORD_START, " ")
+            except UnicodeDecodeError:
+                yield None
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of a run of ids; control pieces such as `<s>` are left out, `<0xNN>` pieces are bytes.

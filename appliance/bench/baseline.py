@@ -210,6 +210,7 @@ def _result(clip: Clip, row: Mapping[str, Any]) -> ClipResult:
         reply=str(row["reply"]),
         cpu_s=float(row["cpu"]),
         others_cores=float(row["others_cpu"]),
+        ahead=None,
         dropped_frames=0,
         error=None,
     )

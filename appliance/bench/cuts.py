@@ -78,7 +78,7 @@ def run_cuts(wren: Wren, cases: Sequence[CutCase], progress: Progress) -> list[C
 def paused(clip: Clip, pause_s: float) -> tuple[Clip, Samples]:
     """A clip with a pause put in, and what is heard of it. Raises `AudioFormatError`."""
     speech = (clip.speech_start_s, clip.speech_end_s)
-    sound, _ = insert_pause(read_sound(clip.path), speech, pause_s, clip.name)
+    sound, _ = insert_pause(read_sound(clip.path), speech, pause_s)
     return replace(clip, speech_end_s=clip.speech_end_s + pause_s), sound
 
 

@@ -77,6 +77,10 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `wren bench --json`; its fields are told in docs/bench/README.md."""
+        body: dict[str, Any] = _rounded(self._body())
+        return body
+
+    def _body(self) -> dict[str, Any]:
         wren = None
         if self.passes:
             repeats = [Summary.of(results) for results in self.passes]
@@ -87,7 +91,7 @@ class Report:
                     {"times_ms": {"total": _total(summary)}, "cut": summary.cut, "right": summary.right.right}
                     for summary in repeats
                 ],
-                "clips": [_clip(result) for result in self.all_results],
+                "each_clip": [_clip(result) for result in self.all_results],
             }
         return {
             "version": VERSION,
@@ -111,7 +115,7 @@ class Report:
             "peak_rss_mb": run.peak_rss_mb,
             "wren_on_the_same_clips": _summary(self.same_clips(run)),
             "times_slower_than_wren": slower(Summary.of(run.results), same),
-            "clips": [_clip(result) for result in run.results],
+            "each_clip": [_clip(result) for result in run.results],
         }
 
     def markdown(self) -> str:
@@ -260,4 +264,14 @@ def _clip(result: ClipResult) -> dict[str, Any]:
         "dropped_frames",
         "error",
     )
-    return body | {name: getattr(result, name) for name in rest}
+    ahead = None if result.ahead is None else asdict(result.ahead)
+    return body | {name: getattr(result, name) for name in rest} | {"ahead": ahead}
+
+
+def _rounded(value: Any) -> Any:
+    """Three digits behind the point: nothing here is measured finer."""
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(part) for part in value]
+    return round(value, 3) if isinstance(value, float) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,7 +22,19 @@ from appliance.voice.tts.cache import ReplyCache
 from appliance.voice.tts.piper import PiperSynthesiser
 from models import Progress
 
-__all__ = ["CUT_S", "TAIL_S", "BenchWren", "ClipResult", "Noise", "Split", "hear_clip", "noisy", "run_clips", "warm_up"]
+__all__ = [
+    "CUT_S",
+    "TAIL_S",
+    "Ahead",
+    "BenchWren",
+    "ClipResult",
+    "Noise",
+    "Split",
+    "hear_clip",
+    "noisy",
+    "run_clips",
+    "warm_up",
+]
 
 CUT_S: Final = 0.150
 """An endpoint more than this before the end of speech has cut the speaker off."""
@@ -101,6 +114,28 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """What was done before it was known to be wanted; see `SpeculationEnded`."""
+
+    recognitions: int = 0
+    replies: int = 0
+    hits: int = 0
+    """Replies begun ahead that were then said."""
+    spent_s: float = 0.0
+    wasted_s: float = 0.0
+
+    def plus(self, event: events.SpeculationEnded) -> Ahead:
+        """And one more utterance."""
+        return Ahead(
+            self.recognitions + event.recognitions,
+            self.replies + event.replies,
+            self.hits + event.hit,
+            self.spent_s + event.spent_s,
+            self.wasted_s + event.wasted_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ClipResult:
     """What came of one clip."""
 
@@ -119,6 +154,8 @@ class ClipResult:
     """CPU seconds of this process and its children, from the first sample to rest."""
     others_cores: float | None
     """Cores that other programs kept busy meanwhile."""
+    ahead: Ahead | None
+    """None: not a thing of this system."""
     dropped_frames: int
     error: str | None
     """Why the clip could not be heard, or which stage failed."""
@@ -132,15 +169,21 @@ def hear_clip(
     A file that cannot be read, or a stage that fails, ends up in `error`.
     """
     over = threading.Event()
+    ahead = Ahead()
 
     def sink(event: events.Event) -> None:
+        nonlocal ahead
         if isinstance(event, events.UtteranceEnded):
             over.set()
+        elif isinstance(event, events.SpeculationEnded):
+            ahead = ahead.plus(event)
 
     meter = CpuMeter()
-    heard = hear(wren, clip.name, _frames(clip, noise, sound, over), wake=False, realtime=realtime, sink=sink)
+    frames = _frames(clip, noise, sound, over)
+    # Where time is simulated, compute counts as CPU time: what other programs take of the machine is left out.
+    heard = hear(wren, clip.name, frames, wake=False, realtime=realtime, sink=sink, clock=time.thread_time)
     cpu_s, others = meter.read()
-    return _result(clip, heard, wren.area, cpu_s, others)
+    return _result(clip, heard, ahead, wren.area, cpu_s, others)
 
 
 def run_clips(
@@ -193,7 +236,7 @@ def _frames(clip: Clip, noise: Noise | None, sound: Samples | None, over: thread
 
 
 def _result(
-    clip: Clip, heard: HeardRecording, satellite_area: str | None, cpu_s: float, others: float | None
+    clip: Clip, heard: HeardRecording, ahead: Ahead, satellite_area: str | None, cpu_s: float, others: float | None
 ) -> ClipResult:
     actions = tuple(
         Action(trace.understanding.intent, dict(trace.understanding.slots))
@@ -216,6 +259,7 @@ def _result(
         reply=None if chosen is None else chosen.reply,
         cpu_s=cpu_s,
         others_cores=others,
+        ahead=ahead,
         dropped_frames=heard.dropped_frames,
         error=heard.error,
     )

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from appliance.audio.files import read_blocks
-from appliance.audio.floor import FloorMeter, noise_blocks
-from appliance.audio.frame import FRAME_SAMPLES, RATE_HZ, Samples
+from appliance.audio.frame import RATE_HZ, Samples
 from appliance.bench.errors import MaterialError
 
 __all__ = ["insert_pause", "mix_noise", "quietest_s", "read_sound"]
@@ -19,11 +18,8 @@ _MIDDLE: Final = (0.35, 0.85)
 """Part of the speech in which a pause is put: people pause after they have said something and before they are done."""
 _QUIET_S: Final = 0.030
 _STEP_S: Final = 0.005
-_FADE_S: Final = 0.005
-"""The cut is faded over this long: a click would be a sound of its own."""
 _ROOM_S: Final = 0.1
-"""Least of the recording's own room sound that is worth repeating."""
-_AFTER_SPEECH_S: Final = 0.1
+"""The quietest stretch of a recording that is this long stands for its room."""
 
 
 def read_sound(path: Path) -> Samples:
@@ -53,39 +49,34 @@ def mix_noise(
 def quietest_s(sound: Samples, speech: tuple[float, float]) -> float:
     """Middle of the quietest 30 ms in the middle of the speech (start and end in s): where a speaker might pause."""
     start_s, end_s = speech
-    low, high = (start_s + share * (end_s - start_s) for share in _MIDDLE)
-    width, step = round(_QUIET_S * RATE_HZ), round(_STEP_S * RATE_HZ)
-    starts = range(round(low * RATE_HZ), max(round(high * RATE_HZ) - width, round(low * RATE_HZ) + 1), step)
-    quietest = min(starts, key=lambda at: _power(sound[at : at + width]))
-    return (quietest + width / 2) / RATE_HZ
+    low_s, high_s = (start_s + share * (end_s - start_s) for share in _MIDDLE)
+    return _quietest_start_s(sound, low_s, high_s, _STEP_S, _QUIET_S) + _QUIET_S / 2
 
 
-def insert_pause(sound: Samples, speech: tuple[float, float], pause_s: float, seed: str = "") -> tuple[Samples, float]:
+def insert_pause(sound: Samples, speech: tuple[float, float], pause_s: float) -> tuple[Samples, float]:
     """The sound with a pause at the quietest point of the middle of its speech, and where that begins, in s.
 
-    The pause is filled with the room's own sound from behind the speech, to and fro, or, where that is too short, with
-    noise at the recording's floor (the same for the same `seed`): a pause of digital silence would be easy to tell.
+    The pause is the recording's own quietest 100 ms, to and fro: silence of another kind would be easy to tell from
+    the room's. Its seams are faded over 5 ms: a click would be a sound of its own.
     """
     at_s = quietest_s(sound, speech)
-    at, size, fade = round(at_s * RATE_HZ), round(pause_s * RATE_HZ), round(_FADE_S * RATE_HZ)
-    room = _room(sound, speech[1], size, seed)
-    rise = np.linspace(0.0, 1.0, fade, dtype=np.float32)
-    before, after = sound[:at].copy(), sound[at:].copy()
-    before[-fade:] *= rise[::-1]
-    after[:fade] *= rise[: after.size]
-    return np.concatenate((before, room, after)), at_s
+    at, room_at = round(at_s * RATE_HZ), _quietest_start_s(sound, 0.0, sound.size / RATE_HZ - _ROOM_S, 0.05, _ROOM_S)
+    room = sound[round(room_at * RATE_HZ) :][: round(_ROOM_S * RATE_HZ)]
+    pause = np.resize(np.concatenate((room, room[::-1])), round(pause_s * RATE_HZ)).astype(np.float32)
+    after = sound[at:].copy()
+    rise = np.linspace(0.0, 1.0, min(round(_STEP_S * RATE_HZ), pause.size, after.size), dtype=np.float32)
+    pause[: rise.size] = pause[: rise.size] * rise + after[: rise.size] * rise[::-1]
+    after[: rise.size] *= rise
+    return np.concatenate((sound[:at], pause, after)), at_s
 
 
-def _room(sound: Samples, speech_end_s: float, size: int, seed: str) -> Samples:
-    own = sound[round((speech_end_s + _AFTER_SPEECH_S) * RATE_HZ) :]
-    if own.size >= _ROOM_S * RATE_HZ:
-        # To and fro, so that no seam clicks.
-        return np.resize(np.concatenate((own, own[::-1])), size).astype(np.float32)
-    meter = FloorMeter()
-    for frame in range(0, sound.size - FRAME_SAMPLES + 1, FRAME_SAMPLES):
-        meter.push(sound[frame : frame + FRAME_SAMPLES])
-    blocks = list(noise_blocks(meter.floor_dbfs(), size / RATE_HZ + 0.01, zlib.crc32(seed.encode())))
-    return np.concatenate(blocks)[:size]
+def _quietest_start_s(sound: Samples, low_s: float, high_s: float, step_s: float, width_s: float) -> float:
+    """Start of the stretch with the least power among those that start from `low_s` to before `high_s`."""
+    width = round(width_s * RATE_HZ)
+    starts = range(
+        round(low_s * RATE_HZ), max(round(high_s * RATE_HZ), round(low_s * RATE_HZ) + 1), round(step_s * RATE_HZ)
+    )
+    return min(starts, key=lambda start: _power(sound[start : start + width])) / RATE_HZ
 
 
 def _power(sound: Samples) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
-from appliance.bench.run import ClipResult, Split
+from appliance.bench.run import Ahead, ClipResult, Split
 from appliance.bench.statistics import Spread, nearest_rank
 
 __all__ = ["KINDS", "STEPS", "Accuracy", "Summary", "at_percentile", "timed"]
@@ -46,6 +46,8 @@ class Summary:
     """Clips in which something was done that nobody had asked for."""
     cpu_s: Spread | None
     """CPU seconds of a clip, all processes."""
+    ahead: dict[str, float] | None
+    """What was done ahead of need: the mean of a clip (see `run.Ahead`); None for a system that does not."""
     others_cores: Spread | None
     """Cores that other programs kept busy during a clip."""
     dropped_frames: int
@@ -68,6 +70,7 @@ class Summary:
             },
             wrong_actions=sum(result.wrong_action for result in good),
             cpu_s=Spread.of(result.cpu_s for result in good),
+            ahead=_mean_ahead([result.ahead for result in good if result.ahead is not None]),
             others_cores=Spread.of(result.others_cores for result in good),
             dropped_frames=sum(result.dropped_frames for result in good),
         )
@@ -105,3 +108,8 @@ def at_percentile(results: Sequence[ClipResult], percent: float) -> Split | None
 def _accuracy(results: Sequence[ClipResult]) -> Accuracy:
     asked = [result for result in results if result.clip.intent is not None]
     return Accuracy(len(asked), sum(result.right for result in asked))
+
+
+def _mean_ahead(ahead: Sequence[Ahead]) -> dict[str, float] | None:
+    rows = [asdict(row) for row in ahead]
+    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]} if rows else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from appliance.bench.cuts import CutResult
@@ -45,6 +45,8 @@ def comparison(columns: Sequence[Column]) -> Iterator[str]:
         yield row(f"right, {kind}", lambda s, kind=kind: _share(s.accuracy[kind]))  # type: ignore[misc]
     yield row("wrong actions", lambda s: str(s.wrong_actions))
     yield row("CPU of a clip, p50 / p95 s", lambda s: _seconds(s.cpu_s))
+    yield row("recognitions / replies begun ahead, of a clip (said)", lambda s: _ahead(s.ahead, "begun"))
+    yield row("compute ahead of need / of it in vain, s of a clip", lambda s: _ahead(s.ahead, "spent"))
     memory = ("-" if rss is None else f"{rss:.0f}" for _, _, rss in columns)
     yield "| peak memory (RSS, all processes), MB | " + " | ".join(memory) + " |"
     yield row("cores kept busy by others, p50 / p95", lambda s: _seconds(s.others_cores))
@@ -127,3 +129,11 @@ def _one(spread: Spread | None, name: str) -> str:
 
 def _share(part: Accuracy) -> str:
     return "-" if part.rate is None else f"{part.right} of {part.clips} ({part.rate:.0%})"
+
+
+def _ahead(ahead: Mapping[str, float] | None, what: str) -> str:
+    if ahead is None:
+        return "-"
+    if what == "begun":
+        return f"{ahead['recognitions']:.1f} / {ahead['replies']:.1f} ({ahead['hits']:.2f})"
+    return f"{ahead['spent_s']:.2f} / {ahead['wasted_s']:.2f}"

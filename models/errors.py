@@ -15,6 +15,7 @@ __all__ = [
     "EngineCancelledError",
     "EngineCheckError",
     "EngineError",
+    "EngineHungError",
     "EnginePlanError",
     "EngineRefusedError",
     "FetchError",
@@ -150,6 +151,12 @@ class UnsupportedOperatorError(EngineError):
     """A graph has an operator, or a form of one, that a backend of our own does not know; the message names it."""
 
     code = "models.operator"
+
+
+class EngineHungError(EngineError):
+    """An engine did not come back within its time limit; it is not touched again."""
+
+    code = "models.hung"
 
 
 class StreamLostError(EngineError):

@@ -99,9 +99,10 @@ class MachineWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """End; waits for a reading that is under way, not for a measurement, which is a process of its own."""
+        """End, if it was started; waits for a reading that is under way, not for a measurement, a process of its own."""
         self._closed.set()
-        self._thread.join(timeout=1.0)
+        if self._thread.is_alive():
+            self._thread.join(timeout=1.0)
 
     def state(self) -> WatchState:
         """As of the newest reading."""

@@ -65,14 +65,18 @@ def test_a_package_imports_only_what_it_may(folder: str) -> None:
                 assert not f"{name}.".startswith(f"{forbidden}."), f"{file} imports {name}"
 
 
+MAKERS = ("ladder", "numpy", "onnx_cpu", "onnx_cuda", "rungs", "tensorrt")
+"""Modules that make engines."""
+
+
 def test_only_one_place_puts_the_parts_together() -> None:
     users = {
         str(file.relative_to(REPOSITORY))
         for file in (REPOSITORY / "appliance").rglob("*.py")
-        if any(name.startswith("models.engines.") and name != "models.engines.base" for name in _imports(file))
+        if any(f"{name}.".startswith(f"models.engines.{made}.") for name in _imports(file) for made in MAKERS)
     }
-    # What measures the rungs is no part of what serves.
-    assert users <= {"appliance/engines.py", "appliance/bench_engines.py"}
+    # What measures and builds engines is no part of what serves.
+    assert users <= {"appliance/engines.py", "appliance/bench_engines.py", "appliance/cli/engines.py"}
     assert "appliance/engines.py" in users
 
 

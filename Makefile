@@ -29,7 +29,7 @@ test: setup-test ## the tests
 	@$(BIN)/pytest
 
 test-slow: peers ## the slow tests: real sound servers, hours of sound
-	@$(BIN)/pytest -m slow --durations=12
+	@$(BIN)/pytest -m slow -rR --durations=12
 
 test-clean:      ## the README's two commands in a bare Debian root (needs root)
 	@tests/clean_machine.sh || { code=$$?; [ $$code = 77 ] && echo "test-clean: skipped, see above"; }
@@ -39,7 +39,8 @@ check: $(TSTAMP) ## lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: setup-test ## measure, and write docs/benchmarks.md's tables to standard output
+bench: setup-test ## measure beside the baseline, write docs/bench; tables of docs/benchmarks.md to standard output
+	@$(BIN)/wren bench --write docs/bench $(if $(wildcard $(BASELINE)/run.sh),--baseline $(BASELINE))
 	@$(BIN)/python benchmarks/models_bench.py
 	@$(BIN)/python benchmarks/loop_bench.py
 

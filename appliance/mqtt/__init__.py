@@ -1,0 +1,1 @@
+"""MQTT: the connection to a broker, and what Wren says and takes over it."""

@@ -55,6 +55,7 @@ def wren_settings(settings: Settings) -> WrenSettings:
         area=settings.area,
         wake=WakeSettings(wake.words, wake.threshold, wake.refractory_s),
         session=SessionSettings(follow_up=listening.follow_up, follow_up_s=listening.follow_up_s),
+        endpoint=listening.style,
         silence=SilenceSettings(
             understood_s=listening.understood_s,
             not_understood_s=listening.not_understood_s,

@@ -44,6 +44,7 @@ ALLOWED: dict[str, st.SearchStrategy[PlainValue]] = {
     "audio.volume_percent": st.integers(0, 100),
     "audio.acknowledgement_sounds": st.booleans(),
     "audio.lead_in_ms": st.integers(0, 3000),
+    "listening.style": st.sampled_from(["quick", "patient", "plain"]),
     "listening.follow_up": st.booleans(),
     "listening.follow_up_s": st.floats(1.0, 30.0),
     "listening.understood_s": st.floats(0.2, 1.4),

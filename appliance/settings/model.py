@@ -84,14 +84,16 @@ class AudioSettings(_Group):
 class ListeningSettings(_Group):
     """When Wren takes a sentence for finished."""
 
+    style: Literal["quick", "patient", "plain"] = "quick"
+    """quick ends a whole sentence at once, patient gives more time, plain waits for a fixed silence."""
     follow_up: bool = False
     """Listen again after a reply, without the wake word."""
     follow_up_s: float = Field(default=5.0, ge=1.0, le=30.0)
     """Seconds in which a follow-up must begin."""
     understood_s: float = Field(default=0.7, ge=0.2, le=5.0)
-    """Seconds of silence that end a sentence which means something."""
+    """Style plain: seconds of silence that end a sentence which means something."""
     not_understood_s: float = Field(default=1.5, ge=0.3, le=10.0)
-    """Seconds of silence that end one which does not (yet)."""
+    """Style plain: seconds of silence that end one which does not (yet)."""
     no_speech_s: float = Field(default=6.0, ge=1.0, le=60.0)
     """Seconds after which Wren gives up where nobody speaks."""
 

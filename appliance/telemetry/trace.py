@@ -38,6 +38,8 @@ class UtteranceTrace:
     outcome: str | None = None
     fault: events.SessionFault | None = None
     partials: list[tuple[float, str]] = field(default_factory=list)
+    speculation: events.SpeculationEnded | None = None
+    """What was done ahead of the endpoint."""
 
     @property
     def final_text_s(self) -> float | None:
@@ -111,6 +113,8 @@ def _note(trace: UtteranceTrace, event: Event) -> None:
             trace.first_audio_s = event.time_s
         case events.SessionFault():
             trace.fault = event
+        case events.SpeculationEnded():
+            trace.speculation = event
         case events.UtteranceEnded():
             trace.ended_s, trace.outcome = event.time_s, event.outcome
 

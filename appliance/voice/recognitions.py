@@ -118,6 +118,7 @@ class Recognitions:
         self._job = None
         self.spent.last_cost_s = message.cost_s
         settings = self._settings
+        # A guess shows what was said as well as a partial does: the next one is not due sooner.
         self._next_partial_s = job.started_s + max(settings.partial_every_s, message.cost_s / settings.partial_share)
         if message.hypothesis is not None:
             self._last = (job, message.hypothesis)
@@ -138,7 +139,8 @@ class Recognitions:
         self._count += 1
         self._job = job = _Job(self._count, generation, until_s, now_s, guess)
         self.spent.started += 1
-        self._next_partial_s = now_s + self._settings.partial_every_s
+        if not guess:
+            self._next_partial_s = now_s + self._settings.partial_every_s
         recogniser, until, bias = self._recogniser, self._recogniser.samples, self._bias()
 
         def work(post: Post) -> None:

@@ -188,7 +188,7 @@ class Session:
         guessed_s = self._recognitions.heard_until_s
         if guessed_s is not None and self._ears.goes_on(guessed_s, near=self._near_only):
             # Voice activity did not let go in so short a pause, so it cannot say that speech began again.
-            self._step(loop.SpeechResumed())
+            self._resumed()
         self._decide(heard)
         if speech.speaking and self._state.phase is Phase.LISTENING and self._may_guess():
             self._recognitions.partial(self._state.generation, self._runner.now(), heard.now_s)
@@ -202,6 +202,13 @@ class Session:
             for frame in self._ring.since(since_s):
                 self._parts.recogniser.push(frame)
             self._recognitions.speech_began(speech.started_s)
+        self._resumed()
+
+    def _resumed(self) -> None:
+        guess = self._state.hypothesis
+        if guess is not None and guess.text:
+            # It was no end, but it is what was heard so far.
+            self._emit(events.PartialText(self._runner.now(), self.name, self._utterance, guess.text))
         self._step(loop.SpeechResumed())
 
     def _decide(self, heard: Heard) -> None:

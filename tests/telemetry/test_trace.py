@@ -23,6 +23,7 @@ def _tell(recorder: TraceRecorder, utterance: str = "u1") -> UtteranceTrace:
         events.ReplyReady(2.72, "s", utterance, "Turned on the lights", True),
         events.FirstAudio(2.8, "s", utterance),
         events.PlaybackEnded(3.8, "s", utterance, False),
+        events.SpeculationEnded(3.8, "s", utterance, 2, 1, True, 0.2, 0.1),
         events.UtteranceEnded(3.8, "s", utterance, "answered"),
     ]
     for event in story:
@@ -40,6 +41,8 @@ def test_a_trace_holds_every_time_and_the_last_text() -> None:
         "end_of_speech": 2000, "endpoint": 2700, "final_text": 2700, "intent": 2710, "first_audio": 2800,
     }  # fmt: skip
     assert trace.outcome == "answered"
+    assert trace.speculation is not None
+    assert trace.speculation.hit
 
 
 def test_the_waterfall_has_a_bar_a_stage_and_the_response_time() -> None:

@@ -21,14 +21,16 @@ __all__ = ["PATIENT", "QUICK", "MeaningEndpoint", "MeaningSettings"]
 class MeaningSettings:
     """Silences, in seconds, after which each kind of sentence is over. Round numbers: see docs/benchmarks.md."""
 
-    likely_s: float = 0.06
+    likely_s: float = 0.05
     """Worth recognising what was said. Stops within words ("ligh·t") are mostly shorter."""
     whole_s: float = 0.15
     """Ends a sentence that is surely understood and cannot go on."""
     seldom_longer_s: float = 0.2
     """Ends one, surely understood, to which something is added now and then, but seldom after a pause."""
-    may_go_on_s: float = 0.4
-    """Ends one that is understood and may well go on, or is understood less surely."""
+    may_go_on_s: float = 0.6
+    """Ends one, surely understood, that may well go on ("turn on the light" "in the kitchen")."""
+    unsure_s: float = 0.7
+    """Ends one that is understood less surely: half a sentence is like a whole one at times."""
     not_understood_s: float = 1.2
     """Ends one that means nothing (yet): people pause in the middle ("set a timer for … five minutes")."""
     voice_s: float = 0.05
@@ -47,7 +49,7 @@ class MeaningSettings:
 
 
 QUICK: Final = MeaningSettings()
-PATIENT: Final = replace(QUICK, whole_s=0.4, seldom_longer_s=0.5, may_go_on_s=0.8, not_understood_s=2.0)
+PATIENT: Final = replace(QUICK, whole_s=0.4, seldom_longer_s=0.5, may_go_on_s=0.9, unsure_s=1.2, not_understood_s=2.0)
 """For people who speak slowly or search for words."""
 
 
@@ -93,8 +95,10 @@ class MeaningEndpoint:
         settings, extra_s = self._settings, self._pauses.extra_s
         if not evidence.understood:
             return settings.not_understood_s + extra_s, "silence-not-understood"
-        if not evidence.certain or evidence.extension is Extension.LIKELY:
-            return settings.may_go_on_s + extra_s, "whole-so-far" if evidence.certain else "understood"
+        if not evidence.certain:
+            return settings.unsure_s + extra_s, "understood"
+        if evidence.extension is Extension.LIKELY:
+            return settings.may_go_on_s + extra_s, "whole-so-far"
         voice_s = settings.voice_s if evidence.probability >= settings.voice else 0.0
         seldom = evidence.extension is Extension.RARE
         return (settings.seldom_longer_s if seldom else settings.whole_s) + voice_s, "whole"

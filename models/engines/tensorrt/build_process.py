@@ -175,15 +175,16 @@ def _configure(trt: TensorRt, config: IBuilderConfig, request: BuildRequest, log
         _target(trt, config, settings.compute_capabilities)
 
 
-def _target(trt: Any, config: Any, capabilities: tuple[str, ...]) -> None:
+def _target(rtx: Any, config: Any, capabilities: tuple[str, ...]) -> None:
     """TensorRT-RTX's own: build for GPUs that are not here."""
-    if not hasattr(trt, "ComputeCapability"):
+    known = getattr(rtx, "ComputeCapability", None)
+    if known is None:
         raise EngineRefusedError("compute_capabilities can be chosen with TensorRT-RTX only")
     config.num_compute_capabilities = len(capabilities)
     for index, name in enumerate(capabilities):
-        if not hasattr(trt.ComputeCapability, name):
-            raise EngineRefusedError(f"TensorRT-RTX {trt.__version__} knows no compute capability {name}")
-        config.set_compute_capability(getattr(trt.ComputeCapability, name), index)
+        if not hasattr(known, name):
+            raise EngineRefusedError(f"TensorRT-RTX {rtx.__version__} knows no compute capability {name}")
+        config.set_compute_capability(getattr(known, name), index)
 
 
 def _add_profiles(

@@ -26,6 +26,18 @@ def fake() -> Iterator[Any]:
 
 
 @pytest.fixture
+def fake_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of ours find the fake under TensorRT's name; the builder hands `sys.path` on."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "tensorrt.py").write_text(
+        "from tests.models.engines.fake_tensorrt import *\nfrom tests.models.engines.fake_tensorrt import __version__\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delenv("WREN_FAKE_TENSORRT", raising=False)
+
+
+@pytest.fixture
 def device(fake: Any) -> Any:
     return fake.FakeDevice()
 

@@ -9,7 +9,7 @@ import numpy as np
 from appliance.audio.frame import FRAME_SAMPLES, Frame, Framer, Samples
 from appliance.errors import SpeechError
 from appliance.intent.types import Reply, Understanding, UtteranceId
-from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial
+from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial, Reach
 from models.engines.base import Array, State
 
 RATE_HZ = 16_000
@@ -51,6 +51,7 @@ class FakeRecogniser:
 
     def __init__(self, text: str = "turn on the lights") -> None:
         self.text = text
+        self.reach: Reach | None = None
         self.fail = False
         self.asked: list[int] = []
         self.sound: list[Samples] = []
@@ -70,7 +71,7 @@ class FakeRecogniser:
         self.asked.append(until_sample)
         if self.fail:
             raise SpeechError("the fake recogniser was told to fail")
-        return Hypothesis(self.text, -1.0, 4)
+        return Hypothesis(self.text, -1.0, 4, reach=self.reach)
 
     def flush(self) -> Hypothesis:
         return self.hypothesise(self._samples, None, Cancel())
@@ -109,12 +110,18 @@ class FakeSynthesiser:
 
     def __init__(self) -> None:
         self.fail = False
+        self.spoken: list[str] = []
+        """Texts begun."""
+        self.made = 0
+        """Pieces made of all of them."""
 
     def stream(self, text: str, cancel: Cancel) -> Iterator[Samples]:
+        self.spoken.append(text)
         for _ in text.split():
             cancel.check()
             if self.fail:
                 raise SpeechError("the fake synthesiser was told to fail")
+            self.made += 1
             yield np.full(2205, 0.1, np.float32)
 
 

@@ -289,10 +289,9 @@ class Session:
             case loop.Commit():
                 self._commit(effect)
             case loop.Synthesise():
-                if self._state.phase is not Phase.LISTENING or self._may_guess():
-                    self._ahead.replies += self._reply.prepare(effect.generation, effect.text)
+                self._synthesise(effect)
             case loop.Play():
-                self._ahead.hit = self._reply.play(effect.generation, effect.text)
+                self._ahead.hit = self._reply.play(effect.generation, effect.text) and not self._ahead.late
             case loop.Cancel():
                 self._cancel(effect.generation)
             case loop.Finish():
@@ -362,6 +361,13 @@ class Session:
         now_s = self._runner.now()
         self._emit(events.UtteranceUnderstood(now_s, self.name, self._utterance, effect.understanding))
         self._submit("commit", effect.generation, work)
+
+    def _synthesise(self, effect: loop.Synthesise) -> None:
+        if self._state.phase is Phase.SPEAKING:
+            self._ahead.late = True
+            self._reply.prepare(effect.generation, effect.text)
+        elif self._may_guess():
+            self._ahead.replies += self._reply.prepare(effect.generation, effect.text)
 
     def _cancel(self, generation: int) -> None:
         for old in [g for g in self._cancels if g <= generation]:
@@ -441,6 +447,9 @@ class _Ahead:
     replies: int = 0
     cost_s: float = 0.0
     hit: bool = False
+    """What was begun is what was said."""
+    late: bool = False
+    """What was said had to be begun after the decision."""
     committed: bool = False
 
 

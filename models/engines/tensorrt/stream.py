@@ -310,7 +310,8 @@ class TensorRtStream:
         shapes = {name: value.shape for name, value in state.items()}
         if any(value.size for value in state.values()):
             self._make_room_for_state(held, shapes)
-        held.states.shapes = shapes
+        # Always the same side, so that an utterance's first run finds the graph of the last one's.
+        held.states.shapes, held.states.side = shapes, 0
         for name, value in state.items():
             if value.size:
                 self._write(held, name, value)

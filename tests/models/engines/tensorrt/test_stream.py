@@ -155,14 +155,35 @@ def test_the_second_run_of_a_shape_is_captured_and_the_third_launched(
     assert device.launches == 8
 
 
-def test_graphs_are_bounded_and_the_least_used_go_first(cache_onnx: Path, make_engine: MakeEngine, device: Any) -> None:
+def test_graphs_are_bounded_and_the_places_stay_with_who_came_first(
+    cache_onnx: Path, make_engine: MakeEngine, device: Any
+) -> None:
     stream = make_engine(cache_onnx, [CACHE], cache_profiles(), graphs=3).stream()
-    for _ in range(3):
+    for _ in range(4):
         stream.reset()
         for n in range(1, 8):
             assert stream.run(_rows(1))["y"] == 2 * n
     assert stream.graphs == 3
     assert len(device.graphs) == 3
+    assert device.launches == 2 * 3
+
+
+def test_a_graph_that_has_not_run_for_long_gives_its_place_up(
+    cache_onnx: Path, make_engine: MakeEngine, device: Any
+) -> None:
+    stream = make_engine(cache_onnx, [CACHE], cache_profiles(), graphs=1).stream()
+
+    def utterances(number: int, weight: int) -> int:
+        before = device.launches
+        for _ in range(number):
+            stream.reset()
+            assert stream.run(_rows(1, weight=weight))["y"] == 2 * weight
+        return int(device.launches - before)
+
+    assert utterances(4, weight=2) == 2
+    assert utterances(20, weight=3) == 0
+    assert utterances(450, weight=3) > 0
+    assert len(device.graphs) == 1
 
 
 def test_without_graphs_nothing_is_captured(sum_onnx: Path, make_engine: MakeEngine, device: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from models.engines.base import Array, StateTensor
+from models.engines.base import HELD_BYTES, Array, StateTensor
 from models.engines.tensorrt.pool import Block, Pool
 
 __all__ = ["Slot", "StateSides"]
@@ -25,8 +26,7 @@ class Slot:
     computed: int
     copied_out: int
     blocks: dict[str, Block[int]] = field(default_factory=dict)
-    resident: dict[str, Array] = field(default_factory=dict)
-    """Read-only arrays whose bytes are in an input's memory already: given again, they are not copied again."""
+    _resident: dict[str, weakref.ReferenceType[Array]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, pool: Pool) -> Slot:
@@ -41,6 +41,23 @@ class Slot:
             raise
         return cls(pool, events[0], events[1], events[2])
 
+    def has(self, name: str, value: Array) -> bool:
+        """Whether an input's memory holds this very array's bytes: given again, it is not copied again."""
+        held = self._resident.get(name)
+        return held is not None and held() is value
+
+    def hold(self, name: str, value: Array) -> None:
+        """An array is being copied into an input's memory. It counts as there if nobody may change it: it is large
+        (see `Stream.run`), or read-only as our outputs are."""
+        if value.nbytes >= HELD_BYTES or (value.flags.owndata and not value.flags.writeable):
+            self._resident[name] = weakref.ref(value)
+        else:
+            self._resident.pop(name, None)
+
+    def forget(self) -> None:
+        """Whatever is given next is copied."""
+        self._resident.clear()
+
     def needs(self, sizes: Mapping[str, int]) -> bool:
         """Whether a run of these sizes has to move something."""
         return any(name not in self.blocks or self.blocks[name].nbytes < n for name, n in sizes.items())
@@ -52,7 +69,7 @@ class Slot:
             old = self.blocks.get(name)
             if old is None or old.nbytes < nbytes:
                 self.blocks[name] = self.pool.device_block(nbytes)
-                self.resident.pop(name, None)
+                self._resident.pop(name, None)
                 if old is not None:
                     self.pool.release(old)
 
@@ -60,7 +77,7 @@ class Slot:
         """Give everything back; the device must have finished with it."""
         self.pool.release(*self.blocks.values())
         self.blocks.clear()
-        self.resident.clear()
+        self.forget()
         for event in (self.copied_in, self.computed, self.copied_out):
             self.pool.device.destroy_event(event)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ LOCK_TIMEOUT_S: Final = 3600.0
 """Another process may be building the same engine."""
 _LOCK_POLL_S: Final = 0.2
 _FAILED: Final = ".failed.json"
+_OURS: Final = re.compile(r"[0-9a-f]{16}(\.engine|\.json|\.failed\.json)|timing\.[0-9a-f]{16}\.cache")
+"""Others keep their records in the same folder."""
 _R = TypeVar("_R", bound=BaseModel)
 
 
@@ -124,7 +127,7 @@ class EngineCache:
         """Everything here, what was used last first. Looks at sizes, not at checksums."""
         if not self.folder.is_dir():
             return ()
-        rows = [self._row(path) for path in self.folder.iterdir() if path.suffix in (".json", ".engine", ".cache")]
+        rows = [self._row(path) for path in self.folder.iterdir() if _OURS.fullmatch(path.name)]
         return tuple(sorted((r for r in rows if r is not None), key=lambda row: -row.used_at))
 
     def verify(self) -> Sequence[EngineRow]:
@@ -295,8 +298,9 @@ class EngineCache:
             except Timeout:
                 continue
             gone.append(EngineRow(digest, "?", "leftover", size, time.time(), "a build that was cut"))
-        for stray in self.folder.glob("*.new") if self.folder.is_dir() else ():
-            stray.unlink(missing_ok=True)
+        for stray in self.folder.glob("*.json.*.new") if self.folder.is_dir() else ():
+            if _OURS.match(stray.name):
+                stray.unlink(missing_ok=True)
         return gone
 
 

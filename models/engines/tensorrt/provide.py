@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.engines.base import StateTensor
 from models.engines.tensorrt.api import Flavour, TensorRt
@@ -23,7 +25,14 @@ from models.errors import EngineError, EnginePlanError, EngineRefusedError
 from models.files import sha256_of
 from models.progress import Progress, silent
 
-__all__ = ["BackgroundBuild", "BuildAt", "EngineSpec", "Provider"]
+if TYPE_CHECKING:
+    from models.store import Store
+
+__all__ = ["BackgroundBuild", "BuildAt", "EngineSpec", "Provider", "provider_here"]
+
+
+FOLDER = "engines"
+"""Of built engines, under the store's root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,15 @@ class EngineSpec:
     settings: BuildSettings = field(default_factory=BuildSettings)
 
 
+@functools.cache
+def _board() -> tuple[str | None, str | None]:
+    """Module and L4T release of this machine, which take a second to find out."""
+    from hw.probe import probe
+
+    machine = probe()
+    return machine.module, machine.l4t
+
+
 @dataclass(frozen=True, slots=True)
 class BuildAt:
     """The machine that the engine is built on and for: what the key needs beyond the graph."""
@@ -45,9 +63,21 @@ class BuildAt:
     trt: TensorRt
     device: Device
     flavour: Flavour = "tensorrt"
-    module: str | None = None
-    """As `hw.probe` says, and so the next."""
-    l4t: str | None = None
+    module: str | None = field(default_factory=lambda: _board()[0])
+    """A Jetson's, as `hw.probe` says, and so the next."""
+    l4t: str | None = field(default_factory=lambda: _board()[1])
+
+
+def provider_here(store: Store) -> Provider:
+    """The provider of this machine, its engines beside the store's models.
+
+    Raises `TensorRtMissingError`, which says what is missing and how to get it.
+    """
+    from models.engines.tensorrt.api import load_tensorrt
+    from models.engines.tensorrt.device import CudaDevice
+
+    trt, device = load_tensorrt(), CudaDevice()
+    return Provider(BuildAt(trt, device), EngineCache(store.root / FOLDER), Pool(device))
 
 
 @dataclass(slots=True)

@@ -47,6 +47,8 @@ class StreamResources:
         self.graphs = Graphs(engine.device, engine.options.graphs)
         self.states = StateSides(engine.pool, engine.states, {n: t.dtype for n, t in engine.tensors.items()})
         self.context: Context = engine.context()
+        self.last: tuple[int, dict[str, tuple[int, ...]]] | None = None
+        """Side and shapes of the state before the last run, while they are still there."""
         self.closed = False
         device = engine.device
         with contextlib.ExitStack() as undo:
@@ -75,8 +77,9 @@ class StreamResources:
         while self.in_flight:
             self.end(self.in_flight.popleft())
         self.states.side, self.states.shapes = lost.side, lost.shapes
+        self.last = None
         for slot in self.slots:
-            slot.resident.clear()
+            slot.forget()
 
     def close(self) -> None:
         """Give everything back, once; all of it, also where some of it fails. Raises `DeviceError`."""

@@ -37,8 +37,8 @@ _IN_FLIGHT = 2
 class TensorRtStream:
     """See `models.engines.base.Stream`. Not thread-safe, but `close` may come from another thread.
 
-    An input that is read-only (as the outputs of our engines are) and is given again is not copied again: an
-    utterance's cross-attention goes to the device once, not at every step.
+    A large input that is given again is not copied again, nor one that is read-only as our outputs are: an utterance's
+    cross-attention goes to the device once, not at every step.
     """
 
     def __init__(self, engine: TensorRtEngine) -> None:
@@ -85,6 +85,15 @@ class TensorRtStream:
             finally:
                 held.end(ticket)
 
+    def rewind(self) -> None:
+        """See `Rewindable.rewind`: the other side still holds it. Not while a run is on its way."""
+        with self._lock:
+            held = self._open()
+            if held.in_flight:
+                raise EngineError(f"{self._engine.name}: a run is on its way; finish it before it is taken back")
+            if held.last is not None:
+                (held.states.side, held.states.shapes), held.last = held.last, None
+
     def snapshot(self) -> State:
         """See `Stream.snapshot`: of the dtype that the states were declared with."""
         with self._lock:
@@ -109,7 +118,7 @@ class TensorRtStream:
         with self._lock:
             held = self._open()
             for slot in held.slots:
-                slot.resident.clear()
+                slot.forget()
             self._restore(held, {s.input: s.initial() for s in self._engine.states})
 
     def close(self) -> None:
@@ -156,11 +165,12 @@ class TensorRtStream:
         except BaseException:
             # What was copied in may be of this run: the next one copies again. Nothing may be under way when the
             # pinned memory goes back.
-            slot.resident.clear()
+            slot.forget()
             held.settle()
             engine.pool.release(*staged_in, *staged_out.values())
             raise
         ticket = Ticket(slot, outputs, tuple(staged_in), staged_out, cut, held.states.side, held.states.shapes)
+        held.last = held.states.side, held.states.shapes
         held.states.swap(outputs)
         return ticket
 
@@ -199,6 +209,7 @@ class TensorRtStream:
             held.graphs.clear()
             slot.reserve(wanted)
             if held.states.needs(capacity):
+                held.last = None
                 held.states.reserve(capacity, engine.compute)
 
     def _copy_in(
@@ -210,7 +221,7 @@ class TensorRtStream:
     ) -> list[Block[HostBlock]]:
         engine, staged = self._engine, []
         for name, value in inputs.items():
-            if slot.resident.get(name) is value:
+            if slot.has(name, value):
                 continue
             nbytes = self._nbytes(name, shapes[name])
             block = engine.pool.host_block(nbytes)
@@ -220,10 +231,7 @@ class TensorRtStream:
                 view[...] = 0
             view[tuple(slice(n) for n in value.shape)] = value
             engine.device.copy_in(slot.blocks[name].where, block.where.address, nbytes, held.copy_in)
-            if value.flags.owndata and not value.flags.writeable:
-                slot.resident[name] = value
-            else:
-                slot.resident.pop(name, None)
+            slot.hold(name, value)
         engine.device.record(slot.copied_in, held.copy_in)
         return staged
 
@@ -311,7 +319,7 @@ class TensorRtStream:
         if any(value.size for value in state.values()):
             self._make_room_for_state(held, shapes)
         # Always the same side, so that an utterance's first run finds the graph of the last one's.
-        held.states.shapes, held.states.side = shapes, 0
+        held.states.shapes, held.states.side, held.last = shapes, 0, None
         for name, value in state.items():
             if value.size:
                 self._write(held, name, value)

@@ -181,6 +181,17 @@ def test_leftovers_are_listed_and_pruned_but_not_those_of_a_running_build(cache:
     assert cache.open(key()) is not None
 
 
+def test_what_others_keep_in_the_same_folder_is_not_touched(cache: EngineCache) -> None:
+    put(cache, key())
+    for name in ("quarantine.json", "quarantine.json.lock", "notes.engine"):
+        (cache.folder / name).write_text("theirs")
+    assert len(cache.rows()) == 1
+    cache.prune(set())
+    assert not cache.rows()
+    assert (cache.folder / "quarantine.json").read_text() == "theirs"
+    assert (cache.folder / "notes.engine").exists()
+
+
 def test_prune_keeps_what_is_wanted_and_the_timings(cache: EngineCache) -> None:
     put(cache, key())
     put(cache, key(sm="8.6"))

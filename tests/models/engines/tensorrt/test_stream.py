@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from models.engines.base import Rewindable, StateTensor
 from models.engines.onnx_cpu import OrtCpuEngine
 from models.engines.tensorrt.pool import Pool, PoolSizes
 from models.engines.tensorrt.profiles import Padding, Span
@@ -288,6 +289,46 @@ def test_in_the_steady_state_nothing_is_allocated(cache_onnx: Path, make_engine:
         utterance()
     assert device.allocations == before
     assert device.allocated == used
+
+
+def test_a_large_input_is_held_until_the_next_reset(tmp_path: Path, make_engine: MakeEngine, device: Any) -> None:
+    nodes = [
+        helper.make_node("ReduceSum", ["a"], ["sum"], keepdims=0, name="sum"),
+        helper.make_node("Add", ["sum", "total"], ["next"], name="add"),
+        helper.make_node("Identity", ["next"], ["y"], name="y"),
+    ]
+    path = save(tmp_path / "large.onnx", nodes, {"a": [20_000], "total": [1]}, {"y": [1], "next": [1]})
+    stream = make_engine(path, [StateTensor("total", "next", (1,))]).stream()
+    large = np.ones(20_000, dtype=np.float32)
+    stream.run({"a": large})
+    before = device.copied_in
+    assert stream.run({"a": large})["y"] == 40_000
+    assert device.copied_in == before
+    large[:] = 2
+    stream.reset()
+    assert stream.run({"a": large})["y"] == 40_000
+    assert stream.run({"a": np.ones(20_000, dtype=np.float32)})["y"] == 60_000
+
+
+def test_the_last_run_can_be_taken_back_once(cache_onnx: Path, make_engine: MakeEngine) -> None:
+    stream = make_engine(cache_onnx, [CACHE], cache_profiles()).stream()
+    assert isinstance(stream, Rewindable)
+    stream.rewind()
+    for n in range(1, 5):
+        assert stream.run(_rows(n))["y"] == n * (n + 1)
+        stream.rewind()
+        stream.rewind()
+        assert stream.run(_rows(n))["y"] == n * (n + 1)
+    stream.rewind()
+    assert stream.snapshot()["past"][0, :, 0].tolist() == [1, 2, 3]
+    # Over a change of profile, which moves the state, only what is there is taken back.
+    for n in range(4, 10):
+        stream.run(_rows(n))
+    stream.rewind()
+    assert stream.run(_rows(9))["y"] == 90
+    stream.reset()
+    stream.rewind()
+    assert stream.run(_rows(1))["y"] == 2
 
 
 def test_padding_hides_from_both_sides_that_lengths_are_fixed(

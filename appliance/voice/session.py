@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from appliance import events
 from appliance.audio.frame import Frame, level_dbfs
 from appliance.audio.ring import PreRoll
 from appliance.events import Listener
-from appliance.intent.types import SlotValue, UtteranceId
+from appliance.intent.types import UtteranceId
 from appliance.voice import loop
 from appliance.voice.asr.acceptance import Accepted, accepted_text
 from appliance.voice.asr.protocol import Cancel, Cancelled, Extension, Hypothesis
 from appliance.voice.budget import SpeculationBudget
 from appliance.voice.endpoint import Evidence, Verdict
+from appliance.voice.guesses import Ahead, Steadiness
 from appliance.voice.hearing import Heard, Hearing
 from appliance.voice.loop import LoopState, Phase
 from appliance.voice.parts import (
@@ -59,8 +59,6 @@ __all__ = [
 
 _RING_S: Final = 2.0
 _GAP_FRAMES: Final = 2
-_STEADY_TIMES: Final = 3
-"""Recognitions that must agree before a sentence counts as steady."""
 
 
 class Session:
@@ -93,7 +91,7 @@ class Session:
         self._announced = False
         self._follow_up_due = self._following_up = False
         self._near_only = False
-        self._steady = _Steady()
+        self._steady = Steadiness()
         self._budget = SpeculationBudget(self._settings.speculation)
         self._recognitions = Recognitions(parts.recogniser, parts.bias, runner.submit, self._settings)
         self._reply = ReplyVoice(
@@ -104,7 +102,7 @@ class Session:
             lambda generation: runner.post(loop.Played(generation)),
             lambda: self._emit(events.FirstAudio(runner.now(), self.name, self._utterance)),
         )
-        self._ahead = _Ahead()
+        self._ahead = Ahead()
 
     @property
     def phase(self) -> Phase:
@@ -306,7 +304,7 @@ class Session:
         if effect.wake is not None:
             self._earliest_s = _quietest_s(self._ring.last(self._settings.wake_overlap_s), self._started_s)
         self._recognitions.begin()
-        self._ahead = _Ahead()
+        self._ahead = Ahead()
         self._rearm()
         self._parts.endpoint.reset()
         self._emit(events.ListeningStarted(self._started_s, self.name, self._utterance, effect.wake))
@@ -317,7 +315,7 @@ class Session:
     def _rearm(self) -> None:
         self._hearing = False
         self._speaking = False
-        self._steady = _Steady()
+        self._steady = Steadiness()
         self._ears.reset()
         self._recognitions.cancel()
         self._parts.recogniser.reset()
@@ -438,42 +436,6 @@ class Session:
                 post(fault_of(generation, stage, error))
 
         self._runner.submit(guarded)
-
-
-@dataclass(slots=True)
-class _Ahead:
-    """What was synthesised ahead in this utterance."""
-
-    replies: int = 0
-    cost_s: float = 0.0
-    hit: bool = False
-    """What was begun is what was said."""
-    late: bool = False
-    """What was said had to be begun after the decision."""
-    committed: bool = False
-
-
-class _Steady:
-    """How long partial recognitions have been giving one and the same whole sentence."""
-
-    def __init__(self) -> None:
-        self._meaning: tuple[str, dict[str, SlotValue]] | None = None
-        self._since_s = 0.0
-        self._times = 0
-
-    def add(self, accepted: Accepted, now_s: float) -> None:
-        """A partial was judged."""
-        understanding = accepted.understanding
-        intent = understanding.intent if accepted.complete else None
-        meaning = None if intent is None else (intent, dict(understanding.slots))
-        if meaning is None or meaning != self._meaning:
-            self._meaning, self._since_s, self._times = meaning, now_s, 0
-        self._times += 1
-
-    def lasted_s(self, now_s: float) -> float:
-        """Seconds since the first of them; 0 until there are enough."""
-        enough = self._meaning is not None and self._times >= _STEADY_TIMES
-        return now_s - self._since_s if enough else 0.0
 
 
 def _foresee(thinker: Thinker, accepted: Accepted, generation: int, cancel: Cancel, post: Post) -> None:

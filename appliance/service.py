@@ -9,11 +9,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from appliance.app import Wren
 from appliance.errors import ApplianceError
-from appliance.events import MACHINE, Event
+from appliance.events import MACHINE, Announcing, Event, UtteranceEnded
 from appliance.hub import Hub
 from appliance.intent.types import Reply, UtteranceId
 from appliance.telemetry.trace import TraceRecorder, UtteranceTrace
@@ -61,6 +62,8 @@ class Service:
         self._heard_s = time.monotonic()
         self.hub.subscribe(self._note)
         self._sessions: dict[str, LiveRunner] = {}
+        self._sayings: dict[str, _Saying] = {}
+        self.hub.subscribe(self._follow)
         self._lock = threading.Lock()
 
     def open_session(self, kind: str, player: MakePlayer, *, wake: bool) -> LiveRunner:
@@ -87,6 +90,7 @@ class Service:
         with self._lock:
             self._sessions.pop(runner.session.name, None)
         runner.close()
+        self._said(runner.session.name, "failed")
 
     def sessions(self) -> dict[str, str]:
         """Open sessions: name to phase."""
@@ -113,15 +117,59 @@ class Service:
 
         False where everybody is busy or nobody is there: try again.
         """
+        return self.say(text, lambda _: None)
+
+    def say(self, text: str, ended: Callable[[str], None]) -> bool:
+        """As `announce`, and `ended` is called once, at any thread, with how it ended.
+
+        That is `answered` (the last sample has been heard), `stopped`, `failed`, or `busy` where somebody began to
+        speak in between. False, and no call, where everybody is busy or nobody is there.
+        """
+        runners = [runner for runner in self._speaking_sessions() if runner.session.phase is Phase.IDLE]
+        together = _Together(len(runners), ended)
+        for runner in runners:
+            saying = _Saying(text, together.ended)
+            if not runner.call(lambda runner=runner, saying=saying: self._begin(runner.session, saying)):  # type: ignore[misc]
+                together.ended("busy")
+        return bool(runners)
+
+    def busy(self) -> bool:
+        """Whether an announcement would have to wait: everybody speaks or listens, or nobody is there."""
+        return all(runner.session.phase is not Phase.IDLE for runner in self._speaking_sessions())
+
+    def listen(self) -> bool:
+        """Begin to listen at the machine's own microphone, as after its wake word; False where that cannot be."""
         with self._lock:
-            runners = dict(self._sessions)
-        local = runners.get(LOCAL)
-        said = False
-        for runner in [local] if local is not None else runners.values():
-            if runner.session.phase is Phase.IDLE:
-                runner.call(lambda session=runner.session: session.announce(text))  # type: ignore[misc]
-                said = True
-        return said
+            local = self._sessions.get(LOCAL)
+        return local is not None and local.call(local.session.listen)
+
+    def stop(self) -> bool:
+        """End what is said and heard, where `announce` would speak; False where nobody is there."""
+        asked = [runner.call(runner.session.stop) for runner in self._speaking_sessions()]
+        return any(asked)
+
+    def _speaking_sessions(self) -> list[LiveRunner]:
+        with self._lock:
+            local = self._sessions.get(LOCAL)
+            return [local] if local is not None else list(self._sessions.values())
+
+    def _begin(self, session: Session, saying: _Saying) -> None:
+        """On the session's thread, where `announce` tells of itself before it returns."""
+        self._sayings[session.name] = saying
+        if not session.announce(saying.text):
+            self._said(session.name, "busy")
+
+    def _follow(self, event: Event) -> None:
+        saying = self._sayings.get(event.session)
+        if saying is not None and isinstance(event, Announcing) and saying.utterance is None:
+            saying.utterance = event.utterance
+        elif saying is not None and isinstance(event, UtteranceEnded) and saying.utterance == event.utterance:
+            self._said(event.session, event.outcome)
+
+    def _said(self, session: str, outcome: str) -> None:
+        saying = self._sayings.pop(session, None)
+        if saying is not None:
+            saying.ended(outcome)
 
     def _note(self, event: Event) -> None:
         if event.session != MACHINE:
@@ -134,3 +182,30 @@ class Service:
             self._sessions.clear()
         for runner in runners:
             runner.close()
+            self._said(runner.session.name, "failed")
+
+
+@dataclass(slots=True)
+class _Saying:
+    """An announcement in one session."""
+
+    text: str
+    ended: Callable[[str], None]
+    utterance: str | None = None
+
+
+class _Together:
+    """Several announcements of one text: over when the last is; it was heard where any was."""
+
+    def __init__(self, count: int, ended: Callable[[str], None]) -> None:
+        self._left, self._ended = count, ended
+        self._outcomes: list[str] = []
+        self._lock = threading.Lock()
+
+    def ended(self, outcome: str) -> None:
+        """One of them is over."""
+        with self._lock:
+            self._outcomes.append(outcome)
+            over = len(self._outcomes) == self._left
+        if over:
+            self._ended("answered" if "answered" in self._outcomes else self._outcomes[0])

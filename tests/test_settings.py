@@ -62,7 +62,20 @@ ALLOWED: dict[str, st.SearchStrategy[PlainValue]] = {
     "web.port": st.integers(0, 65535),
     "web.host_names": st.lists(st.sampled_from(["wren.example", "hall.lan"]), unique=True),
     "web.token": st.from_regex(r"\A[A-Za-z0-9_-]{16,60}\Z"),
+    "mqtt.enabled": st.booleans(),
+    "mqtt.host": st.sampled_from(["broker.lan", "192.168.1.2", "::1"]),
+    "mqtt.port": st.integers(1, 65535),
+    "mqtt.username": NAMES,
+    "mqtt.password": NAMES,
+    "mqtt.tls": st.booleans(),
+    "mqtt.client_id": st.from_regex(r"\A[A-Za-z0-9_-]{1,64}\Z"),
+    "mqtt.prefix": st.sampled_from(["wren", "home/wren"]),
+    "mqtt.discovery_prefix": st.sampled_from(["homeassistant", "ha"]),
+    "mqtt.discovery": st.sampled_from(["device", "components", "both", "off"]),
+    "mqtt.embedded": st.booleans(),
 }
+FILES = {"home_file", "mqtt.ca_file", "mqtt.client_certificate", "mqtt.client_key"}
+"""Settings that are paths; typed ones are made absolute."""
 CHANGE = st.sampled_from(sorted(ALLOWED)).flatmap(lambda name: st.tuples(st.just(name), ALLOWED[name]))
 SLOW_OK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -86,7 +99,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_every_setting_has_a_description_and_is_covered_here() -> None:
     assert all(key.description.endswith(".") for key in setting_keys().values())
-    assert set(ALLOWED) | {"home_file"} == set(setting_keys())
+    assert set(ALLOWED) | FILES == set(setting_keys())
 
 
 @SLOW_OK
@@ -173,6 +186,8 @@ def test_files_of_any_shape_can_be_changed(file: Path, shape: str) -> None:
         ("[listening]\nunderstood_s = 3\n", "line 1: listening: not_understood_s (1.5) must not be less"),
         ("[web]\ntoken = 'hunter2'\n", "line 2: web.token = ***: a token is 16 or more"),
         ("[web]\nport = 70000\n", "line 2: web.port = 70000"),
+        ("[mqtt]\nprefix = 'wren/#'\n", "line 2: mqtt.prefix = 'wren/#': a prefix is words of letters"),
+        ("[mqtt]\npassword = 2\n", "line 2: mqtt.password = ***: should be a valid string"),
         ("[wake\n", "not TOML: "),
         ("a = 1\na = 2\n", "not TOML: "),
         ("web.port = 1\n[web]\ntoken = 2\n", "not TOML: "),
@@ -267,6 +282,23 @@ def test_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_relative_home_file_is_meant_from_the_settings(file: Path) -> None:
     file.write_text('home_file = "home.json"\n')
     assert load_settings(file).settings.home_file == file.parent / "home.json"
+    file.write_text('mqtt.ca_file = "ca.pem"\nmqtt.client_key = "/keys/k.pem"\n')
+    mqtt = load_settings(file).settings.mqtt
+    assert (mqtt.ca_file, mqtt.client_key, mqtt.client_certificate) == (
+        file.parent / "ca.pem",
+        Path("/keys/k.pem"),
+        None,
+    )
+
+
+def test_a_password_is_never_shown_and_one_that_travels_in_the_open_is_warned_of(file: Path) -> None:
+    change_settings(file, {"mqtt.host": "broker.lan", "mqtt.username": "wren", "mqtt.password": "correct horse"})
+    assert "correct horse" not in repr(load_settings(file))
+    assert load_settings(file).warnings == ("mqtt.tls is off: the password travels unencrypted to broker.lan",)
+    file.chmod(0o644)
+    assert "can read mqtt.password; run: chmod 600" in load_settings(file).warnings[0]
+    change_settings(file, {"mqtt.tls": True})
+    assert load_settings(file).warnings == ()
 
 
 def test_two_first_starts_at_once_agree_on_one_token(file: Path) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from appliance.errors import SettingsError
-from appliance.settings.keys import PlainValue, setting_keys, suggestion
+from appliance.settings.keys import PlainValue, setting_keys, suggestion, value_of
 from appliance.settings.lines import line_of
 from appliance.settings.model import Settings
 
@@ -96,10 +96,7 @@ def load_settings(path: Path | None = None) -> LoadedSettings:
         return LoadedSettings(Settings(), path, exists=False)
     data = _parse(path, text)
     settings = _validate(path, text, data)
-    if settings.home_file is not None:
-        # A relative path in the file is meant from the file.
-        home_file = (path.parent / settings.home_file.expanduser()).absolute()
-        settings = settings.model_copy(update={"home_file": home_file})
+    settings = _with_paths_from(path.parent, settings)
     given, unknown = _sorted_out(data)
     warnings = [
         f"line {line_of(text, name.split('.')) or '?'}: unknown setting {name} (kept, without effect){suggestion(name)}"
@@ -189,6 +186,18 @@ def _validate(path: Path, text: str, data: dict[str, Any], only: Collection[str]
     return _validate(path, text, data)
 
 
+def _with_paths_from(folder: Path, settings: Settings) -> Settings:
+    """A relative path in the file is meant from the file."""
+
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (folder / path.expanduser()).absolute()
+
+    mqtt = settings.mqtt
+    files = {name: absolute(getattr(mqtt, name)) for name in ("ca_file", "client_certificate", "client_key")}
+    changed = {"home_file": absolute(settings.home_file), "mqtt": mqtt.model_copy(update=files)}
+    return settings.model_copy(update=changed)
+
+
 def _told(fault: ErrorDetails) -> str:
     """What a person is told; our own rules speak for themselves."""
     own = fault.get("ctx", {}).get("error")
@@ -244,8 +253,11 @@ def _sorted_out(data: Mapping[str, Any], prefix: str = "") -> tuple[list[str], l
 
 
 def _cautions(path: Path, settings: Settings) -> Iterator[str]:
-    if settings.web.token is not None and stat.S_IMODE(path.stat().st_mode) & 0o077:
-        yield f"others on this machine can read web.token; run: chmod 600 {path}"
+    secrets_held = [name for name, key in setting_keys().items() if key.secret and value_of(settings, key) is not None]
+    if secrets_held and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        yield f"others on this machine can read {' and '.join(secrets_held)}; run: chmod 600 {path}"
+    if settings.mqtt.password is not None and settings.mqtt.host not in {None, *_LOOPBACK} and not settings.mqtt.tls:
+        yield f"mqtt.tls is off: the password travels unencrypted to {settings.mqtt.host}"
     if settings.web.enabled and settings.web.host not in _LOOPBACK:
         yield f"web.host = {settings.web.host}: the page is open to the network, and its token travels unencrypted"
 

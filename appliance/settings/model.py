@@ -16,6 +16,7 @@ __all__ = [
     "EngineSettings",
     "ListeningSettings",
     "ModelSettings",
+    "MqttSettings",
     "Settings",
     "VoiceSettings",
     "WakeWordSettings",
@@ -26,6 +27,8 @@ DEFAULT_PORT: Final = 10380
 """Beside the Wyoming ports (10200, 10300, 10400, 10700) and Home Assistant's 8123, and taken by none of them."""
 LEAST_TOKEN_LENGTH: Final = 16
 """Characters of a token that somebody chose; ours has 43."""
+_CLIENT_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TOPIC: Final = re.compile(r"(?=.{1,100}\Z)[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 _TOKEN: Final = re.compile(rf"[A-Za-z0-9_-]{{{LEAST_TOKEN_LENGTH},200}}")
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
@@ -153,6 +156,53 @@ class WebSettings(_Group):
         return token
 
 
+class MqttSettings(_Group):
+    """The broker that Wren speaks to the home through."""
+
+    enabled: bool = True
+    """Speak MQTT."""
+    host: Name | None = None
+    """Name or address of your broker; none runs one of Wren's own, which only this machine can reach."""
+    port: int | None = Field(default=None, ge=1, le=65535)
+    """Port of the broker; none takes 1883, or 8883 with TLS."""
+    username: Name | None = None
+    """User name at the broker."""
+    password: SecretStr | None = None
+    """Password at the broker."""
+    tls: bool = False
+    """Encrypt the connection, and check that it leads to the broker named by host."""
+    ca_file: Path | None = Field(default=None, strict=False)
+    """Certificates (PEM) that the broker's must be signed by; none takes the system's."""
+    client_certificate: Path | None = Field(default=None, strict=False)
+    """Certificate (PEM) that Wren shows to the broker, for brokers that ask for one."""
+    client_key: Path | None = Field(default=None, strict=False)
+    """Key of that certificate (PEM, without a passphrase); none where it is in the same file."""
+    client_id: Name | None = None
+    """Name of this connection at the broker, which no other may have; none makes one and keeps it."""
+    prefix: str = "wren"
+    """What Wren's own topics begin with."""
+    discovery_prefix: str = "homeassistant"
+    """What Home Assistant's discovery topics begin with."""
+    discovery: Literal["device", "components", "both", "off"] = "both"
+    """How Wren makes itself known to Home Assistant: device needs 2024.11 or newer, components suits all."""
+    embedded: bool = True
+    """Run a broker of Wren's own where no host is set."""
+
+    @field_validator("client_id")
+    @classmethod
+    def _plain_id(cls, name: str | None) -> str | None:
+        if name is not None and not _CLIENT_ID.fullmatch(name):
+            raise ValueError("a client id is at most 64 letters, digits, '-' and '_'")
+        return name
+
+    @field_validator("prefix", "discovery_prefix")
+    @classmethod
+    def _plain_topic(cls, prefix: str) -> str:
+        if not _TOPIC.fullmatch(prefix):
+            raise ValueError("a prefix is words of letters, digits, '-' and '_' joined by '/', at most 100 characters")
+        return prefix
+
+
 class Settings(_Group):
     """All settings."""
 
@@ -169,3 +219,4 @@ class Settings(_Group):
     engines: EngineSettings = EngineSettings()
     models: ModelSettings = ModelSettings()
     web: WebSettings = WebSettings()
+    mqtt: MqttSettings = MqttSettings()

@@ -58,12 +58,14 @@ class Report:
     negatives: list[ClipResult] | None = None
     cuts: list[CutResult] | None = None
     engines: Any = None
+    troubles: list[str] = field(default_factory=list)
+    """What was asked for and could not be measured."""
 
     @property
-    def failed(self) -> bool:
-        """Whether a clip could not be heard."""
+    def unheard(self) -> int:
+        """Times that a clip could not be heard."""
         heard = [*self.all_results, *(self.negatives or ())]
-        return any(result.error for result in heard) or any(case.failed for case in self.cuts or ())
+        return sum(result.error is not None for result in heard) + sum(case.failed for case in self.cuts or ())
 
     @property
     def all_results(self) -> list[ClipResult]:
@@ -106,6 +108,7 @@ class Report:
             "negatives": None if self.negatives is None else _negatives(self.negatives),
             "pauses": None if self.cuts is None else [{**asdict(case), "rate": case.rate} for case in self.cuts],
             "engines": self.engines,
+            "troubles": self.troubles,
         }
 
     def _baseline(self, run: BaselineRun) -> dict[str, Any]:
@@ -134,6 +137,7 @@ class Report:
         kept = "Replies said before came from the cache." if material.keep_replies else "No reply was kept ready."
         runs = "; ".join(f"{task} {how}" for task, how in self.run_by.items())
         yield f"\n{noise}{kept} Run by: {runs}."
+        yield from (f"\nNot measured: {trouble}." for trouble in self.troubles)
         if self.passes:
             columns: list[Column] = [("Wren", self.all_results, self.peak_rss_mb)]
             for run in self.baselines:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from appliance.cli.common import add_home_options, print_json, warn
 from appliance.errors import UsageError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add", "run"]
 
+MAX_DB: Final = 100.0
+
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Its options."""
@@ -37,7 +40,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     clips.add_argument("--match", metavar="REGEX", help="only commands whose file name holds this")
     clips.add_argument("--limit", type=_positive, metavar="N", help="only the first N commands")
     clips.add_argument(
-        "--noise", type=float, metavar="DB", help="mix in kitchen noise, the speech this many dB above it"
+        "--noise", type=_decibels, metavar="DB", help="mix in kitchen noise, the speech this many dB above it"
     )
     clips.add_argument("--repeat", type=_positive, default=1, metavar="N", help="play the commands N times")
     clips.add_argument(
@@ -53,7 +56,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what was asked for and show it. 1 if a clip could not be heard."""
+    """Measure what was asked for and show it. 1 if a clip could not be heard, or the baseline failed."""
     from appliance.bench.report import write_docs
     from models import TerminalProgress
 
@@ -72,18 +75,22 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(report.to_dict())
     else:
         print(report.markdown(), end="")
-    if report.failed:
-        warn("some clips could not be heard; see the table")
-    return 1 if report.failed else 0
+    for trouble in report.troubles:
+        warn(trouble)
+    if unheard := report.unheard:
+        warn(f"{unheard} recordings could not be heard; see the table")
+    return 1 if report.unheard or report.troubles else 0
 
 
 def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
     from appliance.app import WrenSettings
+    from appliance.bench.baseline import prepare
     from appliance.bench.cuts import cut_cases
     from appliance.bench.material import COMMANDS, NEGATIVES, home_file, load_clips, speech_folder
     from appliance.bench.meters import Load, machine_line, peak_rss_mb
     from appliance.bench.report import Material, Report
     from appliance.bench.run import BenchWren, run_clips, warm_up
+    from models import Store
 
     # Whatever can be wrong with the material is said before anything is opened or played.
     speech = speech_folder(arguments.speech)
@@ -92,6 +99,7 @@ def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
     negatives = load_clips(speech, NEGATIVES, limit=arguments.limit) if arguments.negatives else ()
     cases = cut_cases(speech, match=arguments.match, limit=arguments.limit) if arguments.pauses else ()
     noise = _noise(arguments, speech)
+    peer = None if arguments.baseline is None else prepare(arguments.baseline, Store().root.parent / "baseline")
     settings = WrenSettings(home_file=home, area=arguments.area)
     with closing(BenchWren.open_bench(settings, progress, keep_replies=arguments.keep_replies)) as wren:
         report = Report(
@@ -109,29 +117,31 @@ def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
             stage = "commands in real time" + (f", repeat {number + 1}" if arguments.repeat > 1 else "")
             report.passes.append(run_clips(wren, clips, progress, stage, realtime=True, noise=noise))
         report.peak_rss_mb = peak_rss_mb()
-        if arguments.baseline is not None:
-            _compare(arguments, report, noise, progress)
+        if peer is not None:
+            _compare(peer, arguments.baseline_all, report, noise, progress)
         report.load_after = Load.now()
         _simulated(arguments, report, wren, cases, negatives, noise, progress)
     return report
 
 
-def _compare(arguments: argparse.Namespace, report: Report, noise: Noise | None, progress: Progress) -> None:
-    """The baseline, on clips that Wren could hear."""
-    from appliance.bench.baseline import prepare, run_baseline
-    from models import Store
+def _compare(peer: Path, synthesised: bool, report: Report, noise: Noise | None, progress: Progress) -> None:
+    """The baseline, on clips that Wren could hear. If it fails, what was measured of Wren is kept."""
+    from appliance.bench.baseline import run_baseline
+    from appliance.bench.errors import BaselineError
 
-    kinds = ("human", "tts") if arguments.baseline_all else ("human",)
+    kinds = ("human", "tts") if synthesised else ("human",)
     clips = [
         result.clip
         for result in report.passes[0]
         if result.error is None and result.clip.kind in kinds and result.clip.intent is not None
     ]
     if not clips:
-        warn("no clip for the baseline: it hears human commands with an intent (--baseline-all: all of them)")
+        report.troubles.append("no clip for the baseline: it hears human commands with an intent, or --baseline-all")
         return
-    folder = prepare(arguments.baseline, Store().root.parent / "baseline")
-    report.baselines = run_baseline(folder, clips, progress, noise=noise)
+    try:
+        report.baselines = run_baseline(peer, clips, progress, noise=noise)
+    except BaselineError as error:
+        report.troubles.append(str(error))
 
 
 def _simulated(
@@ -160,6 +170,17 @@ def _noise(arguments: argparse.Namespace, speech: Path) -> Noise | None:
     if arguments.noise is None:
         return None
     return Noise(read_sound(speech / "noise" / "kitchen_a.flac"), arguments.noise)
+
+
+def _decibels(text: str) -> float:
+    """A level that sound can have."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not abs(value) <= MAX_DB:
+        raise argparse.ArgumentTypeError(f"{text!r} is no level in dB (-{MAX_DB:.0f} to {MAX_DB:.0f})")
+    return value
 
 
 def _positive(text: str) -> int:

@@ -71,6 +71,7 @@ SCHEMA: dict[str, Any] = {
         {"name": str, "clips": int, "failed": int, "cut": [str], "right": int, "asked": int, "rate": float},
     ],
     "engines": dict,
+    "troubles": [str],
 }  # fmt: skip
 
 
@@ -144,10 +145,17 @@ def test_repeats_count_together_and_are_told_apart() -> None:
     assert "3 repeats: median 250 to 270 ms" in report.markdown()
 
 
-def test_a_clip_that_could_not_be_heard_makes_the_run_fail() -> None:
-    assert not a_report().failed
-    assert a_report(passes=[[a_result(None, error="truncated", right=False)]]).failed
-    assert a_report(cuts=[CutResult("orders", 10, 1, (), 0, 0)]).failed
+def test_clips_that_could_not_be_heard_are_counted_and_told() -> None:
+    assert a_report().unheard == 0
+    broken = [[a_result(None, error="truncated", right=False)]]
+    assert a_report(passes=broken, cuts=[CutResult("orders", 10, 2, (), 0, 0)]).unheard == 3
+    assert "| not heard: truncated |" in a_report(passes=broken).markdown()
+
+
+def test_what_could_not_be_measured_is_told() -> None:
+    report = a_report(troubles=["the baseline is broken"])
+    assert "Not measured: the baseline is broken." in report.markdown()
+    assert report.to_dict()["troubles"] == ["the baseline is broken"]
 
 
 def test_tables_hold_the_figures_and_every_miss() -> None:

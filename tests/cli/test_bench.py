@@ -76,6 +76,7 @@ def test_a_truncated_recording_fails_the_run_but_not_the_other_clip(bench: Bench
         (["--speech", "."], 1, "home.json"),
         (["--limit", "0"], 2, "above 0"),
         (["--repeat", "x"], 2, "above 0"),
+        (["--noise", "nan"], 2, "no level in dB"),
         (["--no-live", "--write", "docs"], 2, "--no-live"),
         (["--baseline-all"], 2, "--baseline DIR"),
     ],
@@ -95,3 +96,25 @@ def test_a_folder_without_a_manifest_is_said(bench: Bench, tmp_path: Path) -> No
     done = bench("--speech", tmp_path)
     assert done.returncode == 1
     assert "manifest.tsv is absent" in _last_line(done)
+
+
+def test_a_baseline_that_fails_does_not_take_wrens_figures_with_it(bench: Bench, shared: Path, tmp_path: Path) -> None:
+    peer = tmp_path / "peer"
+    (peer / ".venv").mkdir(parents=True)
+    (peer / "run.sh").write_text("#!/bin/sh\necho its environment is broken >&2\nexit 3\n")
+    (peer / "run.sh").chmod(0o755)
+    options = ("--match", "^rh3_whats_the_date", "--json", "--baseline", peer)
+    done = bench("--speech", shared / "speech", *options)
+    assert done.returncode == 1
+    assert "its environment is broken" in _last_line(done)
+    body = json.loads(done.stdout)
+    assert body["wren"]["clips"] == 1
+    assert body["baseline"] is None
+    assert "code 3" in body["troubles"][0]
+
+
+def test_a_baseline_that_is_not_there_is_said_before_anything_is_played(bench: Bench, shared: Path) -> None:
+    done = bench("--speech", shared / "speech", "--baseline", "nowhere")
+    assert done.returncode == 1
+    assert "no run.sh there" in _last_line(done)
+    assert len(done.stderr.strip().splitlines()) == 1

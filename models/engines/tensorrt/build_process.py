@@ -29,7 +29,14 @@ from models.engines.tensorrt.api import (
 )
 from models.engines.tensorrt.key import BuildSettings, ProfileData
 from models.engines.tensorrt.profiles import Profile, Span, validate
-from models.errors import EngineBuildError, EngineCancelledError, EngineRefusedError, ModelsError, ProfileError
+from models.errors import (
+    EngineBuildError,
+    EngineCancelledError,
+    EngineRefusedError,
+    ModelsError,
+    ProfileError,
+    QuantisationRefusedError,
+)
 
 __all__ = ["BuildReport", "BuildRequest", "build", "main"]
 
@@ -150,7 +157,21 @@ def _parsed(trt: TensorRt, builder: Builder, onnx: Path, logger: Any, log: LogLi
     if network.num_layers == 0:
         # An empty file is parsed without complaint.
         raise EngineRefusedError(f"TensorRT's parser finds nothing in {onnx.name} ({onnx.stat().st_size} bytes)")
+    _check_bytes(onnx)
     return network
+
+
+def _check_bytes(path: Path) -> None:
+    """Unsigned bytes without a zero point are taken without a word (TensorRT-RTX 1.7); no promise says how they are
+    read. Our own rules have the last word."""
+    import onnx
+
+    from models.quantize.tensorrt_rules import check_tensorrt_qdq
+
+    try:
+        check_tensorrt_qdq(onnx.load(path, load_external_data=False))
+    except QuantisationRefusedError as error:
+        raise EngineRefusedError(f"{path.name}: {error} (TensorRT's parser took it)") from error
 
 
 def _configure(trt: TensorRt, config: IBuilderConfig, request: BuildRequest, log: LogLines) -> None:

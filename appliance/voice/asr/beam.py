@@ -113,8 +113,19 @@ class _Free:
         self.done = False
         self.state: BiasState | None = None if bias is None else bias.start
         """Where it stands in the grammar; None where it has left it."""
+        self.passed: set[BiasState] = set()
+        """Where it has been in the grammar and gone on from: a phrase that ends there leaves out what was said after
+        it ("what's the temperature" of "what's the temperature of the …")."""
+        self.letters = ""
+        """What it has read in the grammar."""
         self.whole = False
         """Whether it has ended as a whole phrase."""
+
+    @property
+    def began_otherwise(self) -> bool:
+        """Whether its first word already was none of the grammar: what comes before a phrase may be left out then.
+        Behind a word that phrases begin with, it would be a part of the command."""
+        return self.state is None and " " not in self.letters.strip()
 
 
 class _Search:
@@ -145,7 +156,8 @@ class _Search:
     def _advance(self, logits: Logits, norms: Sequence[float], n: int) -> tuple[list[int], list[int]]:
         """Take one step; the rows to compute next, none when all is done."""
         free, starts = self._free, self._beams
-        if self._bias is not None and not free.done and free.state is None and 0 < n <= self._settings.lead_tokens:
+        may_lead = 0 < n <= self._settings.lead_tokens and not free.done and free.began_otherwise
+        if self._bias is not None and may_lead:
             lead = Beam(free.logp - self._settings.lead_cost, self._bias.start, (), free.row)
             starts = [*starts, lead]
         rows: dict[tuple[int, int], int] = {}  # (row, token) -> row of the next step: what is the same is computed once
@@ -174,7 +186,13 @@ class _Search:
             return token
         free.ids.append(token)
         if bias is not None and state is not None:
-            free.state = decoding.letters.step(bias, state, token)
+            letters = decoding.letters.of(token)
+            free.state = None if letters is None else bias.step(state, letters)
+            if letters is None or letters.strip():
+                free.passed.add(state)
+                if self._best is not None and self._best.state == state:
+                    self._best = None
+            free.letters += letters or " "
         loop = repeats(free.ids, decoding.repeat_tokens, decoding.repeat_times)
         if loop:
             del free.ids[len(free.ids) - loop * (decoding.repeat_times - 1) :]
@@ -207,8 +225,7 @@ class _Search:
         for token in _likeliest(logits, floor - start.logp + norm):
             logp = start.logp + float(logits[token]) - norm
             if token == eos:
-                if start.ids and bias.complete(start.state) and (self._best is None or logp > self._best.logp):
-                    self._best = Beam(logp, start.state, start.ids, start.row)
+                self._finish(start, logp)
                 continue
             state = letters.step(bias, start.state, token)
             if state is not None:
@@ -216,6 +233,14 @@ class _Search:
                 found += 1
                 if found == 2 * self._settings.beams:  # some may come to the same state
                     return
+
+    def _finish(self, beam: Beam, logp: float) -> None:
+        """A phrase has ended: keep it if it is the best so far."""
+        bias = self._bias
+        if bias is None or not beam.ids or not bias.complete(beam.state) or beam.state in self._free.passed:
+            return
+        if self._best is None or logp > self._best.logp:
+            self._best = Beam(logp, beam.state, beam.ids, beam.row)
 
     def _decoded(self) -> Decoded:
         free, best = self._free, self._best

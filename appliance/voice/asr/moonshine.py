@@ -42,6 +42,9 @@ class DecodingLimits:
     rate on the recorded commands 30 % without, 21 % with; see docs/benchmarks.md)."""
     silence_rms: float = 10 ** (-75 / 20)
     """Sound that nowhere (in 100 ms) is louder than -75 dBFS is silence: models invent words on it."""
+    second_look_s: float = 0.3
+    """Where nothing was read in audible sound, it is read once more without this much of its beginning: a click or
+    chime in front makes the model end at once."""
     repeat_tokens: int = 12
     """Longest run that counts as a loop when it comes again and again."""
     repeat_times: int = 4
@@ -102,13 +105,14 @@ class MoonshineRecogniser:
         limits = self._model.limits
         if sound.size < limits.min_samples or not _audible(sound, limits.silence_rms):
             return Hypothesis("", 0.0, reach=None if bias is None else bias.look(""))
-        padded = np.zeros((1, sound.size + int(limits.pad_s * RATE_HZ)), dtype=np.float32)
-        padded[0, : sound.size] = sound
         try:
-            cross = self._encoder.run({"audio": padded})
-            cancel.check()
-            most = int(sound.size / RATE_HZ * limits.tokens_per_s) + limits.spare_tokens
-            return self._decode(cross, most, bias, cancel)
+            heard = self._read(sound, bias, cancel)
+            if not heard.text:
+                later = sound[int(limits.second_look_s * RATE_HZ) :]
+                if later.size >= limits.min_samples:
+                    again = self._read(later, bias, cancel)
+                    heard = again if again.text else heard
+            return heard
         except EngineError as error:
             raise SpeechError(f"recognition failed: {error}") from error
 
@@ -120,6 +124,15 @@ class MoonshineRecogniser:
         """A new utterance. The old sound is let go, not overwritten: a worker may still be reading it."""
         self._sound: Samples = np.empty(self._capacity, dtype=np.float32)
         self._heard = 0
+
+    def _read(self, sound: Samples, bias: Bias | None, cancel: Cancel) -> Hypothesis:
+        limits = self._model.limits
+        padded = np.zeros((1, sound.size + int(limits.pad_s * RATE_HZ)), dtype=np.float32)
+        padded[0, : sound.size] = sound
+        cross = self._encoder.run({"audio": padded})
+        cancel.check()
+        most = int(sound.size / RATE_HZ * limits.tokens_per_s) + limits.spare_tokens
+        return self._decode(cross, most, bias, cancel)
 
     def _decode(self, cross: Mapping[str, Array], max_tokens: int, bias: Bias | None, cancel: Cancel) -> Hypothesis:
         tokenizer = self._model.tokenizer

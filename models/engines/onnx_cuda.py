@@ -75,7 +75,8 @@ def tensorrt_target(cache: TensorRtCache, device_id: int = 0, memory_limit: int 
         "device_id": str(device_id),
         "trt_max_workspace_size": str(cache.workspace_bytes),
         "trt_engine_cache_enable": "1",
-        "trt_engine_cache_path": str(cache.folder),
+        # With a context model the path is read as relative to it, so that the model cannot name files elsewhere.
+        "trt_engine_cache_path": "." if cache.context_model else str(cache.folder),
         "trt_timing_cache_enable": "1",
         "trt_timing_cache_path": str(cache.folder),
         "trt_fp16_enable": "1" if cache.fp16 else "0",

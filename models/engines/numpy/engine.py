@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from models.engines.base import Array, State, StateTensor
+from models.engines.numpy.blas import set_blas_threads
 from models.engines.numpy.program import Program, compile_graph
 from models.engines.tensors import Signature
 from models.errors import EngineError
 
 __all__ = ["NumpyEngine", "NumpyStream"]
 
+_log = logging.getLogger(__name__)
+
 
 class NumpyEngine:
     """An ONNX file run by NumPy. `stream` may be called from any thread.
 
-    How many threads multiply matrices is NumPy's own affair (`OPENBLAS_NUM_THREADS`). Inputs are read in place;
-    outputs are arrays of their own.
+    Inputs are read in place; outputs are arrays of their own.
     """
 
-    def __init__(self, path: Path, states: Sequence[StateTensor] = ()) -> None:
-        """Read and compile `path`.
+    def __init__(self, path: Path, states: Sequence[StateTensor] = (), *, threads: int = 1) -> None:
+        """Read and compile `path`. `threads` is for the whole process (see `set_blas_threads`).
 
         Raises `EngineError` if the file cannot be used or does not have those states, and `UnsupportedOperatorError`,
         which names the operator, if this backend does not know all of it.
         """
         self.name = f"{path.parent.parent.name}/{path.name}"
         self._program: Program | None = compile_graph(self.name, path)
+        if not set_blas_threads(threads):
+            _log.info("NumPy's BLAS is none that can be told how many threads to take; it decides itself")
         self.signature = Signature(self.name, self._program.inputs, self._program.outputs, tuple(states))
         self.inputs, self.outputs = self.signature.inputs, self.signature.outputs
         self.states = self.signature.states

@@ -194,7 +194,9 @@ def test_tensorrt_is_asked_for_first_with_profiles_and_a_place_to_keep_what_it_b
     options = dict(target.providers[0][1])
     assert options["trt_profile_min_shapes"] == "a:1x1,b:1"
     assert options["trt_profile_max_shapes"] == "a:2x9,b:1"
-    assert options["trt_engine_cache_path"] == options["trt_ep_context_file_path"] == str(tmp_path)
+    assert (options["trt_ep_context_file_path"], options["trt_engine_cache_path"]) == (str(tmp_path), ".")
+    alone = dict(tensorrt_target(TensorRtCache(tmp_path, context_model=False)).providers[0][1])
+    assert (alone.get("trt_ep_context_file_path"), alone["trt_engine_cache_path"]) == (None, str(tmp_path))
     assert int(dict(target.providers[1][1])["gpu_mem_limit"]) == 2 << 30
 
 

@@ -110,6 +110,18 @@ def test_voice_activity(real_store: Store) -> None:
     assert _largest_difference(pairs) < 1e-4
 
 
+def test_products_take_as_many_threads_as_they_are_told() -> None:
+    code = (
+        "import threading, time, numpy as np; from models.engines.numpy.blas import set_blas_threads\n"
+        "assert set_blas_threads(1)\n"
+        "a = np.ones((700, 700), np.float32); a @ a; wall, cpu = time.perf_counter(), time.process_time()\n"
+        "for _ in range(20): a @ a\n"
+        "assert time.process_time() - cpu <= 1.2 * (time.perf_counter() - wall)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_it_needs_no_onnxruntime(real_store: Store) -> None:
     """A process in which importing onnxruntime fails, as on a machine where its library does not load."""
     code = (

@@ -39,6 +39,7 @@ check: $(TSTAMP) ## lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+BASELINE ?= ../shared/peers/baseline
 bench: setup-test ## measure beside the baseline, write docs/bench; tables of docs/benchmarks.md to standard output
 	@$(BIN)/wren bench --write docs/bench $(if $(wildcard $(BASELINE)/run.sh),--baseline $(BASELINE))
 	@$(BIN)/python benchmarks/models_bench.py

@@ -102,11 +102,12 @@ def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
     peer = None if arguments.baseline is None else prepare(arguments.baseline, Store().root.parent / "baseline")
     settings = WrenSettings(home_file=home, area=arguments.area)
     with closing(BenchWren.open_bench(settings, progress, keep_replies=arguments.keep_replies)) as wren:
+        load = Load.now()
         report = Report(
             started=time.strftime("%Y-%m-%d %H:%M"),
             machine=machine_line(),
-            load_before=Load.now(),
-            load_after=Load.now(),
+            load_before=load,
+            load_after=load,
             material=Material(
                 str(speech), str(home), arguments.match, arguments.limit, arguments.noise, arguments.keep_replies
             ),

@@ -11,7 +11,7 @@ import numpy as np
 from models.engines.base import Array, Engine
 from models.errors import EngineCheckError
 
-__all__ = ["CheckResult", "Golden", "check_engine"]
+__all__ = ["CheckResult", "Extra", "Golden", "check_engine"]
 
 MIN_SNR_DB = 15.0
 """Least signal to noise against the rung below. INT8 graphs for TensorRT are kept from 20 dB on (docs/quantisation.md)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from models.engines.tensorrt.key import BuildSettings
     from models.store import Store
 
-__all__ = ["PARTS", "PRECISIONS", "golden", "precision_of", "spec_for"]
+__all__ = ["PARTS", "PRECISIONS", "golden", "precision_of", "reference_engines", "spec_for"]
 
 PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "moonshine-base-en": ("encoder", "decoder"),
@@ -97,6 +97,15 @@ def _speech(store: Store) -> Array:
 
     sound: Array = read_wav(store.open("moonshine-base-en").path("beckett.wav"))
     return sound
+
+
+def reference_engines(store: Store, pack_id: str) -> dict[str, Engine]:
+    """Every graph of a pack that TensorRT may run, in FP32 on the CPU: part -> engine, to be closed."""
+    engines: dict[str, Engine] = {}
+    for part in PARTS[pack_id]:
+        states = store.open(pack_id).pack.state_tensors(part)
+        engines[part] = OrtCpuEngine(_graph_file(store, pack_id, part, "fp32"), states)
+    return engines
 
 
 @contextlib.contextmanager

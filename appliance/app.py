@@ -149,9 +149,9 @@ class Wren:
             if assistant is None:
                 return cls(settings, opener, None, voice.result())
             asr = pool.submit(_open_asr, opener, packs[ASR_PACK])
-            vad = pool.submit(_open_vad, packs[VAD_PACK])
+            vad = pool.submit(opener.open, "vad")
             home, area = assistant.result()
-            engines = _Engines(asr.result(), *vad.result(), SharedAssistant(home), area)
+            engines = _Engines(asr.result(), vad.result()["vad"], VadTensors(), SharedAssistant(home), area)
             return cls(settings, opener, engines, voice.result())
 
     def __enter__(self) -> Wren:
@@ -165,12 +165,7 @@ class Wren:
         phonemiser = self._voice.phonemiser
         if isinstance(phonemiser, EspeakPhonemiser):
             phonemiser.close()
-        for engine in (self._voice.frontend, self._voice.flow, self._voice.vocoder):
-            engine.close()
-        if self._engines is not None:
-            self._engines.asr.encoder.close()
-            self._engines.asr.decoder.close()
-            self._engines.vad.close()
+        self.opener.close()
 
     @property
     def degraded(self) -> tuple[str, ...]:
@@ -180,6 +175,7 @@ class Wren:
     def heat(self, advice: HeatAdvice) -> None:
         """Do less, or again all, as the machine's heat asks for."""
         self.advice = advice
+        self.opener.heat(advice)
 
     def synthesiser(self) -> PiperSynthesiser:
         """A session's own voice stream over the shared weights and cache."""
@@ -240,12 +236,6 @@ def _open_asr(opener: EngineOpener, pack: InstalledPack) -> MoonshineModel:
     return MoonshineModel(
         engines["encoder"], engines["decoder"], tokenizer, parameters.begin_token, parameters.end_token, limits
     )
-
-
-def _open_vad(pack: InstalledPack) -> tuple[Engine, VadTensors]:
-    from models.engines.onnx_cpu import OrtCpuEngine
-
-    return OrtCpuEngine(pack.path("silero_vad.onnx"), pack.pack.state_tensors("vad"), threads=1), VadTensors()
 
 
 def _open_voice(opener: EngineOpener, pack: InstalledPack, artefact: Artefact, settings: WrenSettings) -> PiperVoice:

@@ -1,97 +1,145 @@
-"""A task's engines as the plan wants them, or as near to it as this machine can; what differs is said."""
+"""The engines that serve: a ladder for each graph, from the plan's choice down; what serves instead of it is said."""
 
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from appliance.measuring import PACKS, PARTS
-from models.errors import EngineError, PackMissingError
-from models.graphs import Form, form_of
+from appliance import events
+from appliance.measuring import PARTS
+from models.engines.rungs import TABLE, open_task, quarantine_of, rungs_for
 
 if TYPE_CHECKING:
+    from appliance.events import Listener
     from hw.plan import Choice, Plan
+    from hw.thermal import HeatAdvice
     from models import Store
     from models.engines.base import Engine
+    from models.engines.ladder import LadderEngine, LadderState, RungChanged
 
 __all__ = ["EngineOpener", "Settled"]
 
 _LOG = logging.getLogger(__name__)
 
-_LAST_RUNGS: Final = (("int8", "s8-dynamic"), ("fp32", None))
-"""What is tried on the CPU where the plan's own choice cannot be had: (precision, scheme), best first."""
+PARTS_SERVED: Final[Mapping[str, tuple[str, ...]]] = {**PARTS, "vad": ("vad",)}
+"""Graphs of each task. The wake word is not among them: its library runs its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What runs a task in the end."""
+    """What runs a task now."""
 
     task: str
     backend: str
+    """That of the graph on the lowest rung."""
     precision: str
     scheme: str | None
+    """Kind of INT8, where the plan's own choice runs."""
     threads: int
-    wanted: str | None = None
-    """What the plan wanted, and why it is not that; None where it is."""
+    degraded: tuple[str, ...]
+    """Where a graph is on a lower rung than planned, and why, a sentence each."""
+    ladders: tuple[LadderState, ...]
 
 
 @dataclass(slots=True)
 class EngineOpener:
-    """Opens by task; remembers what it settled on."""
+    """Opens tasks by the plan and keeps their ladders. Thread-safe."""
 
     store: Store
     plan: Plan
-    settled: dict[str, Settled] = field(default_factory=dict)
+    changes: int = 0
+    """How often another rung took over since the start."""
+    emit: Listener | None = None
+    """Told of every change, once somebody listens."""
+    _ladders: dict[str, dict[str, LadderEngine]] = field(default_factory=dict)
+    _choices: dict[str, Choice] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, task: str) -> Mapping[str, Engine]:
-        """Graph part -> engine, weights loaded. Raises `EngineError` or `PackMissingError` where nothing works."""
-        from models.engines.onnx_cpu import OrtCpuEngine
-
+        """Graph part -> engine, weights loaded. Raises `EngineError` where not one rung works."""
         choice = self.plan.tasks[task]
-        states = self.store.catalogue.get(PACKS[task])
-        troubles: list[str] = []
-        for form in self._forms(task, choice, troubles):
-            try:
-                engines = {
-                    part: OrtCpuEngine(form.path(part), states.state_tensors(part), threads=choice.threads)
-                    for part in PARTS[task]
-                }
-            except EngineError as error:
-                troubles.append(f"{form.precision} on ort-cpu: {error}")
-                continue
-            self._settle(task, choice, form, troubles)
-            return engines
-        raise PackMissingError(f"nothing runs {task} here: {'; '.join(troubles)}; run: wren doctor")
+        ladders = open_task(
+            self.store,
+            choice,
+            PARTS_SERVED[task],
+            quarantine=quarantine_of(self.store),
+            listener=self._changed,
+            machine=self.plan.machine,
+        )
+        with self._lock:
+            self._ladders[task], self._choices[task] = ladders, choice
+        return ladders
+
+    @property
+    def settled(self) -> Mapping[str, Settled]:
+        """Task -> what runs it now, for those that were opened here."""
+        with self._lock:
+            rows = {task: (ladders, self._choices[task]) for task, ladders in self._ladders.items()}
+        return {task: _settled(choice, ladders) for task, (ladders, choice) in rows.items()}
 
     @property
     def degraded(self) -> tuple[str, ...]:
         """Where something less than the plan's choice runs, a sentence each."""
-        return tuple(
-            f"{row.task} runs at {row.precision} on {row.backend}: {row.wanted}"
-            for row in self.settled.values()
-            if row.wanted
-        )
+        return tuple(sentence for row in self.settled.values() for sentence in row.degraded)
 
-    def _forms(self, task: str, choice: Choice, troubles: list[str]) -> Sequence[Form]:
-        wanted = [(choice.precision, choice.scheme)] if choice.backend == "ort-cpu" else []
-        if not wanted:
-            troubles.append(f"{choice.backend} {choice.precision} was planned, and engines for it are not built yet")
-        found = []
-        for precision, scheme in dict.fromkeys((*wanted, *_LAST_RUNGS)):
-            try:
-                form = form_of(self.store, PACKS[task], PARTS[task], precision, scheme)
-            except PackMissingError as error:
-                if (precision, scheme) in wanted:
-                    troubles.append(str(error))
-                continue
-            if form.passed:
-                found.append(form)
-        return found
+    def heat(self, advice: HeatAdvice) -> None:
+        """Take fewer threads, or the plan's again, as the machine's heat asks for; the change takes a second or so."""
+        for task, choice in self.plan.tasks.items():
+            limit = choice.threads if advice.max_threads is None else min(choice.threads, advice.max_threads)
+            with self._lock:
+                now = self._choices.get(task)
+                if now is None or now.threads == limit:
+                    continue
+            self._again(task, replace(choice, threads=limit), advice.text)
 
-    def _settle(self, task: str, choice: Choice, form: Form, troubles: Sequence[str]) -> None:
-        wanted = "; ".join(troubles) or None
-        self.settled[task] = Settled(task, "ort-cpu", form.precision, form.scheme, choice.threads, wanted)
-        if wanted is not None:
-            _LOG.warning("%s runs at %s on ort-cpu: %s", task, form.precision, wanted)
+    def close(self) -> None:
+        """Release all weights."""
+        with self._lock:
+            ladders = [ladder for parts in self._ladders.values() for ladder in parts.values()]
+        for ladder in ladders:
+            ladder.close()
+
+    def _again(self, task: str, choice: Choice, reason: str) -> None:
+        """The rung that serves, opened anew with other threads; streams go over at their next `reset`."""
+        rungs = rungs_for(self.store, choice, PARTS_SERVED[task], machine=self.plan.machine)
+        for part, ladder in self._ladders[task].items():
+            serving = ladder.state().serving
+            rung = next((rung for rung in rungs[part] if rung.name == serving), None)
+            if rung is None or not ladder.replace(rung, f"{choice.threads} threads: {reason}"):
+                _LOG.warning("%s %s keeps its threads: %s cannot be opened again", task, part, serving)
+        with self._lock:
+            self._choices[task] = choice
+
+    def _changed(self, change: RungChanged) -> None:
+        self.changes += 1
+        if self.emit is not None:
+            self.emit(events.EngineChanged(time.monotonic(), events.MACHINE, change.task, change.after, change.reason))
+
+
+def _settled(choice: Choice, ladders: Mapping[str, LadderEngine]) -> Settled:
+    states = tuple(ladder.state() for ladder in ladders.values())
+    serving = [(row.backend, row.precision) for state in states for row in state.rungs if row.name == state.serving]
+    backends = [kind.backend for kind in TABLE]
+    backend, precision = max(
+        serving, key=lambda row: backends.index(row[0]), default=(choice.backend, choice.precision)
+    )
+    scheme = choice.scheme if (backend, precision) == (choice.backend, choice.precision) else None
+    return Settled(choice.task, backend, precision, scheme, choice.threads, tuple(_degraded(states)), states)
+
+
+def _degraded(states: Sequence[LadderState]) -> Sequence[str]:
+    found = []
+    for state in states:
+        if state.degraded:
+            above = []
+            for rung in state.rungs:
+                if rung.name == state.serving:
+                    break
+                if rung.reason:
+                    above.append(f"{rung.name} {rung.status} ({rung.reason})")
+            found.append(f"{state.task} runs on {state.serving}: {'; '.join(above)}")
+    return found

@@ -182,6 +182,7 @@ async def run(settings: Settings, progress: Progress, say: Say) -> None:
     chosen, store = wren_settings(settings), open_store(settings.models)
     wren = await asyncio.to_thread(lambda: Wren.open(chosen, progress, store=store))
     service = Service(wren)
+    wren.opener.emit = service.hub.emit
     watch = MachineWatch(
         store,
         wren.plan,

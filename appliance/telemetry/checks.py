@@ -167,7 +167,7 @@ def _engines(wren: Wren) -> Iterator[Check]:
         origin = f"measured: {choice.ms:.0f} ms" if choice.ms is not None else "by rule"
         yield Check(f"engine {task}", "ok", f"{how}, {runs.threads} thread{'s' * (runs.threads > 1)}; {origin}")
     for sentence in (*wren.degraded, *wren.plan.warnings):
-        yield Check("engines", "warn", sentence, "see: wren plan --explain")
+        yield Check("engines", "warn", sentence, "see: wren plan --explain; engines that failed: wren engines list")
 
 
 def _self_test(open_wren: Callable[[], Wren]) -> Iterator[Check]:

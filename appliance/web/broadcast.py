@@ -28,8 +28,8 @@ class Subscription:
         """Whether it wants the events of other sessions too."""
 
     def wants(self, session: str) -> bool:
-        """Whether an event of that session is for this page."""
-        return self.watching or self.session == session
+        """Whether an event of that session is for this page. What happens to the machine is for every page."""
+        return self.watching or session in (self.session, events.MACHINE)
 
 
 class Broadcast:

@@ -7,6 +7,7 @@ inputs that every rung refuses are the caller's mistake, and the last rung is ne
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from models.engines.base import StateTensor
@@ -17,6 +18,8 @@ from models.engines.watchdog import Watchdog
 from models.errors import EngineError
 
 __all__ = ["LadderEngine", "LadderState", "LadderStream", "Rung", "RungChanged", "RungState", "TimeLimits"]
+
+_log = logging.getLogger(__name__)
 
 
 def _ignore(event: RungChanged) -> None:
@@ -105,6 +108,29 @@ class LadderEngine:
             serving = ladder.serving
             better = serving is None or ladder.slots.index(slot) < ladder.slots.index(serving)
         if better:
+            ladder.change(slot, reason, None)
+        return True
+
+    def replace(self, rung: Rung, reason: str) -> bool:
+        """A rung opened anew in the place of the one of its name, with other threads for instance.
+
+        Streams go over as in `offer`; the old weights are let go when the last stream has left them. False where there
+        is no rung of that name or the new one cannot be opened: the old one stays then.
+        """
+        ladder, slot = self._ladder, Slot(rung)
+        try:
+            slot.engine, slot.status = ladder.opened(slot), "ready"
+        except Exception as error:  # noqa: BLE001 (as in opening: the ladder goes on with what it has)
+            _log.warning("%s: %s cannot be opened anew: %s", ladder.task, rung.name, Fault("error", error).reason)
+            return False
+        with ladder.lock:
+            old = next((s for s in ladder.slots if s.rung.name == rung.name), None)
+            if ladder.closed or old is None:
+                slot.engine.close()
+                return False
+            ladder.slots[ladder.slots.index(old)] = slot
+            served = ladder.serving is old
+        if served:
             ladder.change(slot, reason, None)
         return True
 

@@ -165,7 +165,8 @@ class Ladder:
     def usable(self, after: Slot | None = None) -> Iterator[Slot]:
         """Rungs that can be used, best first, opened as they are asked for; below `after`, if given."""
         with self.lock:
-            start = 0 if after is None else self.slots.index(after) + 1
+            # One that was replaced while a stream ran on it stands nowhere: its replacement may be tried.
+            start = self.slots.index(after) + 1 if after in self.slots else 0
             slots = self.slots[start:]
         for slot in slots:
             with self.opening:

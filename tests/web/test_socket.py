@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from appliance.app import Wren
+from appliance.events import MACHINE, EngineChanged, HeatChanged
 from appliance.service import MAX_SESSIONS
 from appliance.web import broadcast, conversation, player
 from tests.web.client import Talker, error_of, f32le, heard_by, http, run, s16le, spoken, talker
@@ -101,6 +102,21 @@ def test_a_page_that_watches_sees_other_sessions_without_their_sound(page: Runni
     assert {"listening", "text", "reply", "ended"} <= set(watcher.types)
     assert "audio" not in watcher.types
     assert not watcher.sound
+
+
+def test_what_happens_to_the_machine_is_told_to_every_page(page: RunningPage) -> None:
+    async def scenario() -> None:
+        async with talker(page) as talk:
+            await talk.send(type="start", rate_hz=16_000, encoding="s16le")
+            await talk.until("started")
+            emit = page.service.hub.emit
+            emit(EngineChanged(time.monotonic(), MACHINE, "asr.decoder", "ort-cpu fp32", "it gave no numbers"))
+            engine = await talk.until("engine")
+            assert (engine["task"], engine["engine"], engine["session"]) == ("asr.decoder", "ort-cpu fp32", "machine")
+            emit(HeatChanged(time.monotonic(), MACHINE, "hot", "hot: one thread an engine"))
+            assert (await talk.until("heat"))["level"] == "hot"
+
+    run(scenario())
 
 
 @pytest.mark.parametrize(

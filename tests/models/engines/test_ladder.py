@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -370,6 +371,41 @@ def test_an_offer_that_fails_or_is_quarantined_changes_nothing() -> None:
         "trt": "plan of another version",
         "trt2": "hung",
     }
+
+
+def test_a_rung_opened_anew_takes_streams_over_at_their_next_reset_and_the_old_weights_go() -> None:
+    old = [FakeSumEngine()]
+    gone = weakref.ref(old[0])
+    ladder = LadderEngine("sum", [rung("cpu", old.pop), rung("numpy", FakeSumEngine)], [SUM])
+    stream = ladder.stream()
+    stream.run(_x(1))
+    assert ladder.replace(rung("cpu", FakeSumEngine), "one thread")
+    assert stream.run(_x(2))["y"][0] == 3  # in mid-utterance nothing changes
+    assert gone() is not None
+    stream.reset()
+    assert stream.run(_x(2))["y"][0] == 2
+    gc.collect()
+    assert gone() is None
+    assert [row.status for row in ladder.state().rungs] == ["serving", "not opened"]
+
+
+def test_a_rung_that_cannot_be_opened_anew_stays_as_it_is() -> None:
+    def broken() -> Any:
+        raise EngineError("no memory for a second one")
+
+    ladder = LadderEngine("sum", [rung("cpu", FakeSumEngine)], [SUM])
+    assert not ladder.replace(rung("cpu", broken), "one thread")
+    assert not ladder.replace(rung("other", FakeSumEngine), "one thread")
+    assert ladder.stream().run(_x(1))["y"][0] == 1
+
+
+def test_a_stream_whose_rung_was_replaced_and_then_fails_goes_over_to_the_replacement() -> None:
+    faults = FakeFaults(at=1, how="raise")
+    ladder = LadderEngine("sum", [rung("cpu", lambda: FakeFaultyEngine(FakeSumEngine(), faults))], [SUM])
+    stream = ladder.stream()
+    stream.run(_x(1))
+    assert ladder.replace(rung("cpu", FakeSumEngine), "one thread")
+    assert stream.run(_x(2))["y"][0] == 3
 
 
 def test_a_swap_under_load_loses_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from hw.thermal import HeatAdvice
     from models import Store
     from models.engines.base import Engine
-    from models.engines.ladder import LadderEngine, LadderState, RungChanged
+    from models.engines.ladder import LadderEngine, LadderState, Rung, RungChanged
+    from models.engines.tensorrt.provide import Provider
 
 __all__ = ["EngineOpener", "Settled"]
 
@@ -45,6 +46,12 @@ class Settled:
     ladders: tuple[LadderState, ...]
 
 
+def _provider_here(store: Store) -> Provider:
+    from models.engines.tensorrt.provide import provider_here
+
+    return provider_here(store)
+
+
 @dataclass(slots=True)
 class EngineOpener:
     """Opens tasks by the plan and keeps their ladders. Thread-safe."""
@@ -55,6 +62,8 @@ class EngineOpener:
     """How often another rung took over since the start."""
     emit: Listener | None = None
     """Told of every change, once somebody listens."""
+    make_provider: Callable[[Store], Provider] = _provider_here
+    _provider: Provider | None = None
     _ladders: dict[str, dict[str, LadderEngine]] = field(default_factory=dict)
     _choices: dict[str, Choice] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -69,6 +78,7 @@ class EngineOpener:
             quarantine=quarantine_of(self.store),
             listener=self._changed,
             machine=self.plan.machine,
+            provider=self.provider,
         )
         with self._lock:
             self._ladders[task], self._choices[task] = ladders, choice
@@ -96,6 +106,30 @@ class EngineOpener:
                     continue
             self._again(task, replace(choice, threads=limit), advice.text)
 
+    def waiting(self, task: str, backend: str) -> tuple[str, ...]:
+        """Graphs of a task whose planned rung on a backend does not serve, and was not put away for a fault."""
+        with self._lock:
+            ladders = dict(self._ladders.get(task, {}))
+        found = []
+        for part, ladder in ladders.items():
+            first = ladder.state().rungs[0]
+            if first.backend == backend and first.status == "failed":
+                found.append(part)
+        return tuple(found)
+
+    def offer(self, task: str, part: str, rung: Rung) -> bool:
+        """A rung that can be had now; see `LadderEngine.offer`."""
+        with self._lock:
+            ladder = self._ladders[task][part]
+        return ladder.offer(rung)
+
+    def provider(self) -> Provider:
+        """What makes TensorRT's engines here, with one pool of device memory. Raises `TensorRtMissingError`."""
+        with self._lock:
+            if self._provider is None:
+                self._provider = self.make_provider(self.store)
+            return self._provider
+
     def close(self) -> None:
         """Release all weights."""
         with self._lock:
@@ -105,7 +139,8 @@ class EngineOpener:
 
     def _again(self, task: str, choice: Choice, reason: str) -> None:
         """The rung that serves, opened anew with other threads; streams go over at their next `reset`."""
-        rungs = rungs_for(self.store, choice, PARTS_SERVED[task], machine=self.plan.machine)
+        parts, machine = PARTS_SERVED[task], self.plan.machine
+        rungs = rungs_for(self.store, choice, parts, machine=machine, provider=self.provider)
         for part, ladder in self._ladders[task].items():
             serving = ladder.state().serving
             rung = next((rung for rung in rungs[part] if rung.name == serving), None)

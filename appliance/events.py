@@ -18,6 +18,7 @@ __all__ = [
     "MACHINE",
     "Announcing",
     "EndpointReached",
+    "EngineBuilding",
     "EngineChanged",
     "Event",
     "FirstAudio",
@@ -198,6 +199,17 @@ class HeatChanged(Event):
     level: str
     text: str
     """What follows from it, a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineBuilding(Event):
+    """An engine is being built beside what serves."""
+
+    task: str
+    """`asr.decoder`."""
+    stage: str
+    share: float | None
+    """Of the stage, 0..1; None where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

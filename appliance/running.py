@@ -21,6 +21,7 @@ from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.sounds import Sound
 from appliance.buffers import BufferSizes
+from appliance.building import EngineBuilds
 from appliance.events import Event
 from appliance.overrides import engine_overrides, open_store
 from appliance.service import LOCAL, Service
@@ -191,6 +192,7 @@ async def run(settings: Settings, progress: Progress, say: Say) -> None:
         service.quiet_s,
         user=chosen.engines,
         may_measure=settings.engines.measure,
+        builds=EngineBuilds(wren.opener, service.hub.emit),
     )
     # In a thread: a device that is met for the first time is tried for its buffer size, which takes seconds.
     local = await asyncio.to_thread(LocalAudio, service, settings)

@@ -22,6 +22,7 @@ from hw.thermal import Heat, HeatAdvice, HeatState, Reading, advise, read_zones,
 from models.errors import ModelsError
 
 if TYPE_CHECKING:
+    from appliance.building import BuildState, EngineBuilds
     from appliance.events import Listener
     from hw.plan import Overrides, Plan
     from hw.power import PowerAdvice
@@ -53,11 +54,22 @@ class WatchState:
     """Engines are being timed just now."""
     better: str | None
     """A plan that holds from the next start, where measuring found a better one than the one that runs."""
+    builds: tuple[BuildState, ...] = ()
+    """TensorRT engines that are wanted."""
 
     @property
     def degraded(self) -> tuple[str, ...]:
         """What works less well because of it, a sentence each."""
         found = [] if self.heat == advise(Heat.NORMAL) else [f"the machine is {self.heat.text}"]
+        for build in self.builds:
+            if build.status == "building":
+                share = "" if build.share is None else f", {build.share:.0%}"
+                found.append(
+                    f"a TensorRT engine is being built for {build.name} ({build.stage}{share}); until then the "
+                    "engine below it serves"
+                )
+            elif build.status == "failed":
+                found.append(f"{build.name} could not be built for TensorRT: {build.reason}")
         return tuple(found)
 
 
@@ -74,6 +86,7 @@ class MachineWatch:
         *,
         user: Overrides | None = None,
         may_measure: bool = True,
+        builds: EngineBuilds | None = None,
         root: Root | None = None,
         runner: Runner | None = None,
         interval_s: float = SENSORS_S,
@@ -88,6 +101,7 @@ class MachineWatch:
         self._readings: tuple[Reading, ...] = ()
         self._power: tuple[PowerAdvice, ...] = ()
         self._tries_left = TRIES if may_measure else 0
+        self._builds = builds
         self._measuring = False
         self._better: str | None = None
         self._machine: Machine | None = None
@@ -99,15 +113,18 @@ class MachineWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """End, if it was started; waits for a reading that is under way, not for a measurement, a process of its own."""
+        """End, if it was started; waits for a reading under way, not for a measurement (a process of its own)."""
         self._closed.set()
+        if self._builds is not None:
+            self._builds.close()
         if self._thread.is_alive():
             self._thread.join(timeout=1.0)
 
     def state(self) -> WatchState:
         """As of the newest reading."""
         heat = advise(self._heat.heat)
-        return WatchState(heat, self._readings, self._power, self._measuring, self._better)
+        builds = () if self._builds is None else self._builds.states
+        return WatchState(heat, self._readings, self._power, self._measuring, self._better, builds)
 
     # ---- the thread
 
@@ -115,8 +132,8 @@ class MachineWatch:
         while not self._closed.is_set():
             try:
                 self.look()
-                if self._tries_left and advise(self._heat.heat).background and self._idle_s() >= QUIET_S:
-                    self._measure()
+                if advise(self._heat.heat).background and self._idle_s() >= QUIET_S:
+                    self._work_in_quiet()
             except Exception:  # noqa: BLE001 - see below
                 # A sensor's oddity must not end the watch; it is tried again with the next reading.
                 _LOG.exception("the machine could not be looked at")
@@ -142,6 +159,12 @@ class MachineWatch:
             # Afresh: whoever changed the power mode since the boot's first probe finds it at the next start.
             self._machine = this_machine(self._store, fresh=True)
         return self._machine
+
+    def _work_in_quiet(self) -> None:
+        if self._tries_left:
+            self._measure()
+        elif self._builds is not None:
+            self._builds.step()
 
     def _measure(self) -> None:
         machine = self._known()

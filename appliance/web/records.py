@@ -41,6 +41,7 @@ _EVENTS: Final[Mapping[type[events.Event], _Row]] = {
     events.FirstAudio: _Row("first_audio", ("utterance",), "speaking"),
     events.PlaybackEnded: _Row("playback_ended", ("utterance", "stopped")),
     events.UtteranceEnded: _Row("ended", ("utterance", "outcome"), "idle"),
+    events.EngineBuilding: _Row("building", ("task", "stage", "share")),
     events.EngineChanged: _Row("engine", ("task", "engine", "reason")),
     events.HeatChanged: _Row("heat", ("level", "text")),
     events.SessionFault: _Row("fault", ("utterance", "stage", "code", "message")),

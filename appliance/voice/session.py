@@ -226,7 +226,8 @@ class Session:
             self._step(loop.EndpointFound(decision.reason))
 
     def _evidence(self, heard: Heard) -> Evidence:
-        accepted = self._state.accepted
+        accepted, hypothesis = self._state.accepted, self._state.hypothesis
+        reach = None if hypothesis is None else hypothesis.reach
         return Evidence(
             probability=heard.probability,
             listening_s=heard.now_s - self._started_s,
@@ -236,7 +237,10 @@ class Session:
             no_speech_s=self._settings.follow_up_s if self._following_up else None,
             quiet_s=heard.quiet_s,
             faint_s=heard.faint_s,
+            fall_db=heard.fall_db,
             certain=accepted is not None and accepted.certain,
+            verbatim=reach is not None and reach.complete,
+            unfinished=hypothesis is not None and _unfinished(hypothesis),
             extension=Extension.NONE if accepted is None else accepted.extension,
             steady_s=self._steady.lasted_s(self._runner.now()),
         )
@@ -436,6 +440,15 @@ class Session:
                 post(fault_of(generation, stage, error))
 
         self._runner.submit(guarded)
+
+
+def _unfinished(hypothesis: Hypothesis) -> bool:
+    """Whether the text is the beginning of a phrase and no whole one, and the phrase found for it goes further (or
+    less far) than what was heard."""
+    reach = hypothesis.reach
+    if reach is None or reach.complete or not reach.inside:
+        return False
+    return len((hypothesis.phrase or "").split()) != len(hypothesis.text.split())
 
 
 def _foresee(thinker: Thinker, accepted: Accepted, generation: int, cancel: Cancel, post: Post) -> None:

@@ -76,11 +76,16 @@ def _ends_after(endpoint: MeaningEndpoint, **known: object) -> tuple[float, str]
     return 4.0, "never"
 
 
-WHOLE = {"understood": True, "certain": True}
+WHOLE = {"understood": True, "certain": True, "verbatim": True}
+NEAR = {**WHOLE, "verbatim": False}
 TABLE = [
     ({**WHOLE, "extension": Extension.NONE}, QUICK.whole_s, "whole"),
-    ({**WHOLE, "extension": Extension.RARE}, QUICK.seldom_longer_s, "whole"),
+    ({**WHOLE, "extension": Extension.RARE}, QUICK.whole_s, "whole"),
+    ({**WHOLE, "fall_db": 2.0}, QUICK.whole_s + QUICK.abrupt_s, "whole"),
+    (NEAR, QUICK.near_whole_s, "near-whole"),
+    ({**NEAR, "fall_db": 2.0}, QUICK.near_whole_s + QUICK.abrupt_s, "near-whole"),
     ({**WHOLE, "extension": Extension.LIKELY}, QUICK.may_go_on_s, "whole-so-far"),
+    ({**NEAR, "unfinished": True}, QUICK.unsure_s, "understood"),
     ({"understood": True, "certain": False}, QUICK.unsure_s, "understood"),
     ({"understood": False}, QUICK.not_understood_s, "silence-not-understood"),
     ({"understood": None}, QUICK.not_understood_s, "silence-not-understood"),
@@ -94,19 +99,10 @@ def test_the_less_is_known_the_longer_it_waits(known: dict[str, object], wait_s:
 
 def test_the_waits_are_in_order_in_every_style() -> None:
     for style in (QUICK, PATIENT):
-        waits = [style.likely_s, style.whole_s, style.seldom_longer_s, style.may_go_on_s, style.unsure_s]
+        waits = [style.likely_s, style.whole_s, style.near_whole_s, style.may_go_on_s, style.unsure_s]
         assert waits == sorted(waits)
         assert waits[-1] < style.not_understood_s
     assert PATIENT.whole_s > QUICK.whole_s
-
-
-def test_a_voice_still_heard_makes_it_wait_a_little() -> None:
-    evidence = replace(SPEAKING, probability=0.9, quiet_s=QUICK.whole_s + 0.01, understood=True, certain=True)
-    assert MeaningEndpoint().decide(evidence).verdict is Verdict.LIKELY
-    assert MeaningEndpoint().decide(replace(evidence, probability=0.2)).verdict is Verdict.END
-    assert (
-        MeaningEndpoint().decide(replace(evidence, quiet_s=QUICK.whole_s + QUICK.voice_s + 0.01)).verdict is Verdict.END
-    )
 
 
 def test_a_guess_is_worth_it_long_before_voice_activity_lets_go() -> None:
@@ -116,7 +112,7 @@ def test_a_guess_is_worth_it_long_before_voice_activity_lets_go() -> None:
 
 def test_a_television_does_not_make_it_listen_for_ever() -> None:
     endpoint = MeaningEndpoint()
-    behind = replace(SPEAKING, understood=True, certain=True)
+    behind = replace(SPEAKING, understood=True, certain=True, verbatim=True)
     assert endpoint.decide(replace(behind, faint_s=0.5)).verdict is Verdict.WAIT
     assert endpoint.decide(replace(behind, faint_s=0.9)) == Decision(Verdict.END, "whole")
     as_loud = replace(SPEAKING, steady_s=QUICK.steady_s)
@@ -140,7 +136,10 @@ EVIDENCE = st.builds(
     understood=st.sampled_from([True, False, None]),
     quiet_s=st.floats(0, 5),
     faint_s=st.floats(0, 5),
+    fall_db=st.floats(0, 40),
     certain=st.booleans(),
+    verbatim=st.booleans(),
+    unfinished=st.booleans(),
     extension=st.sampled_from(Extension),
     steady_s=st.floats(0, 5),
 )
@@ -158,6 +157,8 @@ def test_an_early_end_needs_a_sure_and_whole_sentence(evidence: Evidence) -> Non
     decision = MeaningEndpoint().decide(evidence)
     if decision.reason == "whole":
         assert evidence.certain
+        assert evidence.verbatim
+        assert not evidence.unfinished
         assert evidence.understood
         assert evidence.extension is not Extension.LIKELY
 

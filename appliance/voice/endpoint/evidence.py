@@ -26,7 +26,8 @@ class Verdict(Enum):
 class Decision:
     """A verdict and, for an end, its reason.
 
-    Reasons: whole | whole-so-far | understood | silence | silence-not-understood | steady | no-speech | too-long.
+    Reasons: whole | near-whole | whole-so-far | understood | silence | silence-not-understood | steady | no-speech |
+    too-long.
     """
 
     verdict: Verdict
@@ -54,8 +55,14 @@ class Evidence:
     """Since the sound last stood out of the room's floor; 0 before any speech."""
     faint_s: float = 0.0
     """Since the sound was last near the speaker's own level: grows under a television, too."""
+    fall_db: float = 20.0
+    """How far below the speaker's loudest the last 100 ms of sound stayed."""
     certain: bool = False
-    """What was understood is surely what was said: the stricter evidence that an early end needs."""
+    """What was understood is near enough to what was said for an early end."""
+    verbatim: bool = False
+    """The words as recognised are a whole sentence of the grammar; False where they only come near one."""
+    unfinished: bool = False
+    """The words as recognised are the beginning of a sentence, and no whole one."""
     extension: Extension = Extension.NONE
     """What may still follow what was understood."""
     steady_s: float = 0.0

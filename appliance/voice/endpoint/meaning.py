@@ -24,19 +24,19 @@ class MeaningSettings:
     likely_s: float = 0.05
     """Worth recognising what was said. Stops within words ("ligh·t") are mostly shorter."""
     whole_s: float = 0.15
-    """Ends a sentence that is surely understood and cannot go on."""
-    seldom_longer_s: float = 0.2
-    """Ends one, surely understood, to which something is added now and then, but seldom after a pause."""
+    """Ends a sentence of the grammar, word for word, that seldom goes on after a pause."""
+    near_whole_s: float = 0.3
+    """Ends one that was recognised almost so: half a word is recognised almost as the whole one, too."""
+    abrupt_s: float = 0.15
+    """Added to both where the sound stopped loud: speech that ends dies away, speech that is broken off does not."""
+    abrupt_db: float = 5.0
+    """Loud is within this of the speaker's loudest."""
     may_go_on_s: float = 0.6
     """Ends one, surely understood, that may well go on ("turn on the light" "in the kitchen")."""
     unsure_s: float = 0.7
     """Ends one that is understood less surely: half a sentence is like a whole one at times."""
     not_understood_s: float = 1.2
     """Ends one that means nothing (yet): people pause in the middle ("set a timer for … five minutes")."""
-    voice_s: float = 0.05
-    """Added while the voice detector still hears a voice: the sound may be too soft for the energy to tell."""
-    voice: float = 0.5
-    """Probability from which it does."""
     faint_discount_s: float = 0.6
     """Sound that goes on well below the speaker's level (a television) counts as silence, less this much."""
     steady_s: float = 1.5
@@ -49,7 +49,7 @@ class MeaningSettings:
 
 
 QUICK: Final = MeaningSettings()
-PATIENT: Final = replace(QUICK, whole_s=0.4, seldom_longer_s=0.5, may_go_on_s=0.9, unsure_s=1.2, not_understood_s=2.0)
+PATIENT: Final = replace(QUICK, whole_s=0.4, near_whole_s=0.6, may_go_on_s=0.9, unsure_s=1.2, not_understood_s=2.0)
 """For people who speak slowly or search for words."""
 
 
@@ -95,10 +95,11 @@ class MeaningEndpoint:
         settings, extra_s = self._settings, self._pauses.extra_s
         if not evidence.understood:
             return settings.not_understood_s + extra_s, "silence-not-understood"
-        if not evidence.certain:
+        if not evidence.certain or evidence.unfinished:
             return settings.unsure_s + extra_s, "understood"
         if evidence.extension is Extension.LIKELY:
             return settings.may_go_on_s + extra_s, "whole-so-far"
-        voice_s = settings.voice_s if evidence.probability >= settings.voice else 0.0
-        seldom = evidence.extension is Extension.RARE
-        return (settings.seldom_longer_s if seldom else settings.whole_s) + voice_s, "whole"
+        abrupt_s = settings.abrupt_s if evidence.fall_db < settings.abrupt_db else 0.0
+        if evidence.verbatim:
+            return settings.whole_s + abrupt_s, "whole"
+        return settings.near_whole_s + abrupt_s, "near-whole"

@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from models.catalogue import PackFile
     from models.engines.tensorrt.provide import Provider
 
-__all__ = ["TABLE", "Kind", "open_ladder", "open_task", "quarantine_of", "rungs_for", "with_engine"]
+__all__ = [
+    "TABLE",
+    "Kind",
+    "converted_before",
+    "open_kind",
+    "open_ladder",
+    "open_task",
+    "quarantine_of",
+    "rungs_for",
+    "with_engine",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,22 @@ def rungs_for(
             for kind in _kinds(choice, part)
         )
     return found
+
+
+def open_kind(store: Store, model: str, parts: Sequence[str], kind: Kind, threads: int = 1) -> dict[str, Engine]:
+    """Part -> engine of one kind, without a ladder, for what measures. Raises what the backend raises, or ours."""
+    engines: dict[str, Engine] = {}
+    try:
+        for part in parts:
+            # What no GPU takes runs where a ladder would run it.
+            there = Kind("ort-cpu", "fp32") if part in CPU_ONLY and kind.backend in _DEVICES else kind
+            states = store.catalogue.get(model).state_tensors(part)
+            engines[part] = _opener(_Graph(store, model, tuple(parts), part, states), there, threads, None)()
+    except BaseException:
+        for engine in engines.values():
+            engine.close()
+        raise
+    return engines
 
 
 def quarantine_of(store: Store) -> Quarantine:
@@ -273,10 +299,11 @@ def _opener(graph: _Graph, kind: Kind, threads: int, provider: Callable[[], Prov
 
     def on_tensorrt() -> Engine:
         from models.engines.tensorrt.key import BuildSettings
+        from models.engines.tensorrt.provide import provider_here
         from models.engines.tensorrt.sources import spec_for
 
         variant = "int8-trt" if kind.precision == "int8" else kind.precision
-        made = (provider or _machines_own(graph.store))()
+        made = provider_here(graph.store) if provider is None else provider()
         engine = made.cached(spec_for(graph.store, graph.pack, graph.part, variant, BuildSettings()))
         if engine is None:
             raise EngineError(
@@ -286,17 +313,3 @@ def _opener(graph: _Graph, kind: Kind, threads: int, provider: Callable[[], Prov
         return engine
 
     return {"tensorrt": on_tensorrt, "ort-cuda": on_cuda, "ort-cpu": on_cpu, "numpy": on_numpy}[kind.backend]
-
-
-def _machines_own(store: Store) -> Callable[[], Provider]:
-    def make() -> Provider:
-        from models.engines.tensorrt.api import load_tensorrt
-        from models.engines.tensorrt.cache import EngineCache
-        from models.engines.tensorrt.device import CudaDevice
-        from models.engines.tensorrt.pool import Pool
-        from models.engines.tensorrt.provide import BuildAt, Provider
-
-        device = CudaDevice()
-        return Provider(BuildAt(load_tensorrt(), device), EngineCache(store.root / "engines"), Pool(device))
-
-    return make

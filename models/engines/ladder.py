@@ -152,7 +152,14 @@ class LadderEngine:
         with ladder.lock:
             serving, slots = ladder.serving, list(ladder.slots)
         rows = tuple(
-            RungState(s.rung.name, s.rung.backend, s.rung.precision, "serving" if s is serving else s.status, s.reason)
+            RungState(
+                name=s.rung.name,
+                backend=s.rung.backend,
+                precision=s.rung.precision,
+                status="serving" if s is serving else s.status,
+                reason=s.reason,
+                run_ms=None if s.run_s is None else round(s.run_s * 1000, 2),
+            )
             for s in slots
         )
         degraded = serving is not None and any(s.reason for s in slots[: slots.index(serving)])

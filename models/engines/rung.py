@@ -89,6 +89,8 @@ class RungState:
     """`set aside`: until the next start only; `failed`: could not be opened; `ready`: opened, and not in use."""
     reason: str
     """Why it does not serve; empty where nothing is wrong."""
+    run_ms: float | None = None
+    """How long its last run took, by the clock; None where there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,8 @@ class Slot:
     reason: str = ""
     hung: bool = False
     """A call is still in it: it is never touched again, not even to close it."""
+    run_s: float | None = None
+    """Seconds that the last run took, whichever stream's."""
 
 
 Listener = Callable[[RungChanged], None]
@@ -183,7 +187,7 @@ class Ladder:
 
     def tell(self, event: RungChanged) -> None:
         """Log, and tell the listener."""
-        _log.warning("%s: %s now runs on %s", event.task, event.reason, event.after)
+        _log.warning("%s runs on %s from now on: %s", event.task, event.after, event.reason)
         self.listener(event)
 
     def blame(self, slot: Slot, fault: Fault) -> None:

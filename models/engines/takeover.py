@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -174,7 +175,9 @@ class LadderStream:
 
     def _attempt(self, slot: Slot, stream: Stream, inputs: Mapping[str, Array], ran: bool) -> Mapping[str, Array]:
         fitted = self._fitted(_engine(slot), inputs)
+        began_s = time.perf_counter()
         outputs = self._call(slot, lambda: stream.run(fitted), opening=not ran)
+        slot.run_s = time.perf_counter() - began_s
         if (name := not_finite(outputs)) is not None:
             error = EngineError(f"{self._ladder.task} on {slot.rung.name}: output {name} is not finite")
             raise _FailedError(Fault("non-finite", error))

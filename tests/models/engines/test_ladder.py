@@ -443,6 +443,13 @@ def test_a_closed_ladder_refuses() -> None:
     assert ladder.quarantine.entries() == ()
 
 
+def test_the_state_says_how_long_a_run_takes() -> None:
+    ladder = Ladder(FakeFaults())
+    assert ladder.engine.state().rungs[0].run_ms is None
+    ladder.engine.stream().run(_x(1))
+    assert [row.run_ms is not None and row.run_ms >= 0 for row in ladder.engine.state().rungs] == [True, False, False]
+
+
 def test_only_a_rung_that_is_watched_runs_on_another_thread() -> None:
     seen: list[str] = []
 

@@ -269,3 +269,30 @@ def test_every_utterance_that_starts_is_finished_once(signals: list[Signal]) -> 
         finished += sum(isinstance(e, Finish) for e in effects)
     assert started == finished
     assert state.phase is Phase.IDLE
+
+
+@given(st.lists(SIGNALS, max_size=30), SIGNALS, st.integers(1, 5))
+def test_whatever_came_before_an_old_result_changes_nothing(signals: list[Signal], late: Signal, behind: int) -> None:
+    state, _ = run(*signals)
+    if hasattr(late, "generation"):
+        old = _with_generation(late, state.generation - behind)
+        assert step(state, old) == (state, ())
+
+
+@given(st.lists(SIGNALS, max_size=40))
+def test_an_utterance_is_committed_at_most_once_and_plays_only_what_was_committed(signals: list[Signal]) -> None:
+    state, commits, answered = LoopState(), 0, False
+    for signal in signals:
+        given_signal = _with_generation(signal, state.generation) if getattr(signal, "generation", 0) == -1 else signal
+        announced = isinstance(given_signal, Announce)
+        answered = answered or isinstance(given_signal, Committed)
+        state, effects = step(state, given_signal)
+        for effect in effects:
+            if isinstance(effect, Start):
+                commits, answered = 0, False
+            commits += isinstance(effect, Commit)
+            if isinstance(effect, Play) and not announced:
+                assert commits == 1
+                assert answered
+                assert effect.text == DONE.text
+        assert commits <= 1

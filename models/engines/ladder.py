@@ -97,13 +97,14 @@ class LadderEngine:
                     slot.engine.close()
                 return False
             place = next((i for i, s in enumerate(ladder.slots) if s.rung.name == rung.name), None)
+            ready = slot.status == "ready"
             if place is None:
                 ladder.slots.insert(0, slot)
-            elif ladder.slots[place].status == "ready":
-                ladder.slots.insert(place, slot)  # streams are still on the old one
-            else:
+            elif ladder.slots[place].status != "ready":
                 ladder.slots[place] = slot
-            if slot.status != "ready":
+            elif ready:
+                ladder.slots.insert(place, slot)  # streams are still on the old one
+            if not ready:
                 return False
             serving = ladder.serving
             better = serving is None or ladder.slots.index(slot) < ladder.slots.index(serving)

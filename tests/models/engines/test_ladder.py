@@ -408,6 +408,16 @@ def test_a_stream_whose_rung_was_replaced_and_then_fails_goes_over_to_the_replac
     assert stream.run(_x(2))["y"][0] == 3
 
 
+def test_a_failed_offer_does_not_stand_beside_the_rung_of_its_name_that_serves() -> None:
+    def broken() -> Any:
+        raise EngineError("plan of another version")
+
+    ladder = LadderEngine("sum", [rung("trt", FakeSumEngine), rung("cpu", FakeSumEngine)], [SUM])
+    assert not ladder.offer(rung("trt", broken))
+    state = ladder.state()
+    assert ([r.name for r in state.rungs], state.serving, state.degraded) == (["trt", "cpu"], "trt", False)
+
+
 def test_a_swap_under_load_loses_nothing() -> None:
     ladder = LadderEngine("sum", [rung("slow", FakeSumEngine)], [SUM])
     wrong: list[float] = []

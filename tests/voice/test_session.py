@@ -467,3 +467,40 @@ def test_the_words_of_a_guess_that_was_no_end_are_shown(quick: tuple[SimulatedRu
     _hear(runner, frames(silence(0.5), speech(0.25), silence(0.3), speech(0.25, 1), silence(2.0)))
     partials = [e for e in bench.told if isinstance(e, events.PartialText)]
     assert any(e.time_s == pytest.approx(1.08, abs=0.05) for e in partials)
+
+
+def test_a_television_behind_the_speaker_does_not_hold_the_answer_up(quick: tuple[SimulatedRunner, Bench]) -> None:
+    runner, bench = quick
+    runner.call(bench.session.listen)
+    _hear(runner, frames(silence(0.5), speech(1.0), 0.15 * speech(4.0, 1)))
+    assert bench.one(events.EndpointReached).reason == "whole"
+    assert bench.one(events.EndpointReached).time_s == pytest.approx(2.26, abs=0.06)
+    assert len(bench.thinker.committed) == 1
+
+
+def test_a_television_as_loud_as_the_speaker_ends_when_the_sentence_stays_the_same(
+    quick: tuple[SimulatedRunner, Bench],
+) -> None:
+    runner, bench = quick
+    runner.call(bench.session.listen)
+    _hear(runner, frames(silence(0.5), speech(8.0)))
+    assert bench.one(events.EndpointReached).reason == "steady"
+    assert bench.one(events.EndpointReached).time_s < 4.0
+    assert len(bench.thinker.committed) == 1
+
+
+def test_a_single_short_word_is_heard(quick: tuple[SimulatedRunner, Bench]) -> None:
+    runner, bench = quick
+    bench.recogniser.text = "stop"
+    runner.call(bench.session.listen)
+    _hear(runner, frames(silence(0.5), speech(0.12), 0.3 * speech(0.1), silence(2.0)))
+    assert bench.one(events.EndpointReached).time_s < 1.0
+    assert bench.thinker.matched[-1] == "stop"
+    assert len(bench.thinker.committed) == 1
+
+
+def test_somebody_who_starts_late_is_waited_for(quick: tuple[SimulatedRunner, Bench]) -> None:
+    runner, bench = quick
+    runner.call(bench.session.listen)
+    _hear(runner, frames(silence(4.5), speech(0.85), 0.3 * speech(0.15), silence(1.0)))
+    assert bench.told[-1].outcome == "answered"

@@ -37,6 +37,8 @@ class Language:
     """Words that the grammar uses for kinds of things: a name made only of these is no name."""
     skip_words: tuple[str, ...]
     """Words dropped anywhere in a sentence, besides those of the intents package."""
+    courtesies: tuple[str, ...]
+    """Skip words that people say behind a sentence; recognition expects them there."""
     grammar: Mapping[str, Any]
     """Our own sentences, in the form of the intents package: lists, expansion_rules, intents."""
     phrase_rules: Mapping[str, str]
@@ -75,6 +77,7 @@ def load_language(code: str) -> Language:
         scales=words["scales"],
         class_words=frozenset(words["class_words"]),
         skip_words=tuple(words["skip_words"]),
+        courtesies=tuple(words["courtesies"]),
         grammar=data["grammar"],
         phrase_rules=data["phrase_rules"],
         ranges={name: (low, high) for name, (low, high) in data["ranges"].items()},

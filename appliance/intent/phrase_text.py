@@ -61,7 +61,7 @@ def number_words(number: int, language: Language) -> Iterator[str]:
         if rest < _HUNDRED:
             yield from _with_rest(head, rest, words)
         else:
-            yield from (f"{head} {tail}" for tail in number_words(rest, language))
+            yield from (f"{head} {tail}" for tail in number_words(rest, language) if not tail.startswith("a "))
 
 
 def _with_rest(head: str, rest: int, words: Mapping[int, str]) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Everything people may say in one home: all sentences of the language with this home's names, places and numbers.
 
 The templates are compiled straight into a `PhraseGraph`; no phrase is ever listed. Free text (a shopping item, a
-song) stays free inside its sentence. The graph may hold a little more than the grammar understands (a number beyond
-its range), never less than it, except sentences that begin with free text: as phrases they would be anything.
+song) stays free inside its sentence. The graph holds what the grammar understands, except numbers nobody says and
+sentences that begin with free text: as phrases they would be anything.
 """
 
 from __future__ import annotations
@@ -49,11 +49,9 @@ _WHERE_MATTERS: Final = frozenset(
 )
 """Intents of which a home has several places to choose from. Timers, music and the weather are one for most homes:
 nobody stops after "resume the timer" to think where."""
-_SPELLED_OUT: Final = 999
-"""Numbers up to here can be said as words; beyond, whole hundreds."""
-_FEW: Final = 200
-"""A range of more values than this is written with any digits: the grammar itself checks its bounds."""
-_MOST_DIGITS: Final = 5
+_EVERY: Final = 999
+"""Every number up to here is expected; beyond, whole hundreds."""
+_LARGEST: Final = 10_000
 _TENS: Final = range(20, 100, 10)
 _MAX_DEPTH: Final = 24
 """Guards against rules that refer to each other."""
@@ -85,6 +83,8 @@ class _Compiler:
         self._said: dict[tuple[str, ...], list[str]] = {}
         """Words of the grammar, and how else a recogniser may write them."""
         for said, meant in self._language.rewrites.items():
+            if any(c.isdecimal() for c in said):  # "2nd" would also stand for a part of "seconds"
+                continue
             self._said.setdefault(tuple(_plain(" ".join(meant)).split()), []).append(said)
 
     def graph(self) -> PhraseGraph:
@@ -102,7 +102,7 @@ class _Compiler:
             for template in templates
             if not self._begins_free(_expression(template))
         ]
-        builder.fill(self._start, (*starts, *self._courtesies()))
+        builder.fill(self._start, (*starts, *self._lead()))
         return builder.graph(self._version, self._start)
 
     def part(self, list_name: str, domains: frozenset[str]) -> int:
@@ -177,37 +177,27 @@ class _Compiler:
         yield from (" ".join(way) for way in ways[0])
 
     def _numbers(self, numbers: RangeSlotList) -> Iterator[tuple[str, int]]:
-        builder, language = self._builder, self._language
+        language, stop = self._language, min(numbers.stop, _LARGEST)
         halves = numbers.fraction_type is RangeFractionType.HALVES
-        many = (numbers.stop - numbers.start) // numbers.step > _FEW
         five = next(number_words(5, language))
-        for number in range(numbers.start, min(numbers.stop, 10 * _SPELLED_OUT) + 1, numbers.step):
-            if number > _SPELLED_OUT and number % 100:
+        for number in range(numbers.start, stop + 1, numbers.step):
+            if number > _EVERY and number % 100:
                 continue
-            goes_on = number in _TENS and number < numbers.stop and numbers.step < 10
-            if not many:
-                yield str(number), builder.open(PART_END) if goes_on else PART_END
+            goes_on = number in _TENS and number < stop and numbers.step < 10
+            yield str(number), self._builder.open(PART_END) if goes_on else PART_END
+            if halves:  # "20.5": a point is no letter
+                yield f"{number}5", PART_END
             for words in number_words(number, language):
                 yield words, PART_END
                 if halves:
                     yield f"{words} point {five}", PART_END
                     yield f"{words} and a half", PART_END
-            if halves:  # "20.5": a point is no letter
-                yield f"{number}5", PART_END
-        if many:
-            follow = PART_END
-            for _ in range(_MOST_DIGITS - 1):
-                follow = builder.split((PART_END, builder.words([(d, follow) for d in "0123456789"])))
-            for digit in "123456789":
-                yield digit, follow
-            for number in _TENS:
-                yield str(number), builder.open(PART_END)
 
     def _begins_free(self, expression: Expression) -> bool:
         first = _first(expression)
         return isinstance(first, ListReference) and self.is_wild(first.list_name)
 
-    def _courtesies(self) -> list[int]:
+    def _lead(self) -> list[int]:
         """What may stand in front of any sentence and means nothing; a rest of the wake word is as good."""
         language = self._language
         words = [*language.fillers, *(" ".join(w) for w in language.wake_words), *self._grammar.skip_words]
@@ -216,7 +206,7 @@ class _Compiler:
 
     def _behind(self, follow: int) -> int:
         """What may stand behind any sentence and means nothing."""
-        said = [(f" {_plain(word)}", follow) for word in self._grammar.skip_words]
+        said = [(f" {_plain(word)}", follow) for word in self._language.courtesies]
         return self._builder.split((follow, self._builder.words(said)))
 
 

@@ -11,9 +11,9 @@ from appliance.voice.asr.protocol import Extension, Hypothesis, Reach
 
 __all__ = ["ACCEPT_GAP", "EARLY_GAP", "Accepted", "accepted_text"]
 
-ACCEPT_GAP: Final = 8.0
+ACCEPT_GAP: Final = 6.0
 """A phrase counts where it is at most this much less probable than the free text (natural logarithm)."""
-EARLY_GAP: Final = 3.0
+EARLY_GAP: Final = 2.0
 """The same for ending an utterance early: a wrong end cuts somebody off, so the evidence must be stronger."""
 
 _NOWHERE: Final = Reach(False, False, Extension.NONE)

@@ -8,7 +8,7 @@ costs little more than without a grammar, and so does speech that is nothing lik
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -34,14 +34,17 @@ class BeamSettings:
 
     beams: int = 4
     """Phrases followed at once."""
-    width: float = 9.0
-    """Furthest that a phrase may fall behind the free text; a little more than what is accepted in the end."""
+    width: float = 7.0
+    """Furthest that a phrase may fall behind the free text; a little more than what is accepted in the end, as the
+    free text may still lose some."""
     width_inside: float = 6.0
     """The same while the free text is itself the beginning of a phrase: then the others are only its understudies."""
     lead_tokens: int = 4
     """A phrase may begin after so many tokens of the free text: a breath or a rest of the wake word heard as words."""
     lead_cost: float = 3.0
     """What that costs."""
+    lead_words: int = 3
+    """Such a phrase has at least so many words: a single name is too easily found in anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class Beam:
     ids: tuple[int, ...]
     row: int
     """Row of the batch that holds it."""
+    led: bool = False
+    """Whether something was left out in front of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,7 @@ class _Search:
         free, starts = self._free, self._beams
         may_lead = 0 < n <= self._settings.lead_tokens and not free.done and free.began_otherwise
         if self._bias is not None and may_lead:
-            lead = Beam(free.logp - self._settings.lead_cost, self._bias.start, (), free.row)
+            lead = Beam(free.logp - self._settings.lead_cost, self._bias.start, (), free.row, led=True)
             starts = [*starts, lead]
         rows: dict[tuple[int, int], int] = {}  # (row, token) -> row of the next step: what is the same is computed once
         if not free.done:
@@ -172,7 +177,7 @@ class _Search:
         self._beams = []
         for beam, token in self._chosen(starts, logits, norms):
             row = rows.setdefault((beam.row, token), len(rows))
-            self._beams.append(Beam(beam.logp, beam.state, beam.ids, row))
+            self._beams.append(replace(beam, row=row))
         return [token for _, token in rows], [parent for parent, _ in rows]
 
     def _advance_free(self, logits: Logits, norm: float) -> int:
@@ -229,7 +234,7 @@ class _Search:
                 continue
             state = letters.step(bias, start.state, token)
             if state is not None:
-                yield Beam(logp, state, (*start.ids, token), start.row), token
+                yield Beam(logp, state, (*start.ids, token), start.row, start.led), token
                 found += 1
                 if found == 2 * self._settings.beams:  # some may come to the same state
                     return
@@ -239,8 +244,13 @@ class _Search:
         bias = self._bias
         if bias is None or not beam.ids or not bias.complete(beam.state) or beam.state in self._free.passed:
             return
+        if beam.led and self._words(beam.ids) < self._settings.lead_words:
+            return
         if self._best is None or logp > self._best.logp:
-            self._best = Beam(logp, beam.state, beam.ids, beam.row)
+            self._best = replace(beam, logp=logp)
+
+    def _words(self, ids: Sequence[int]) -> int:
+        return len("".join(self._decoding.letters.of(i) or "" for i in ids).split())
 
     def _decoded(self) -> Decoded:
         free, best = self._free, self._best

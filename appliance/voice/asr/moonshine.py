@@ -43,8 +43,10 @@ class DecodingLimits:
     silence_rms: float = 10 ** (-75 / 20)
     """Sound that nowhere (in 100 ms) is louder than -75 dBFS is silence: models invent words on it."""
     second_look_s: float = 0.3
-    """Where nothing was read in audible sound, it is read once more without this much of its beginning: a click or
-    chime in front makes the model end at once."""
+    """What cannot be made out is read once more without this much of its beginning: a click or chime in front of
+    the words makes the model end at once, or hear other words."""
+    second_look_until_s: float = 4.0
+    """Longer sound than this is no command that was not made out, and is not worth the time."""
     repeat_tokens: int = 12
     """Longest run that counts as a loop when it comes again and again."""
     repeat_times: int = 4
@@ -107,12 +109,11 @@ class MoonshineRecogniser:
             return Hypothesis("", 0.0, reach=None if bias is None else bias.look(""))
         try:
             heard = self._read(sound, bias, cancel)
-            if not heard.text:
-                later = sound[int(limits.second_look_s * RATE_HZ) :]
-                if later.size >= limits.min_samples:
-                    again = self._read(later, bias, cancel)
-                    heard = again if again.text else heard
-            return heard
+            later = sound[int(limits.second_look_s * RATE_HZ) :]
+            if _made_out(heard) or not limits.min_samples <= later.size <= limits.second_look_until_s * RATE_HZ:
+                return heard
+            again = self._read(later, bias, cancel)
+            return again if _made_out(again) or not heard.text else heard
         except EngineError as error:
             raise SpeechError(f"recognition failed: {error}") from error
 
@@ -157,6 +158,13 @@ class MoonshineRecogniser:
             phrase_logp=found.phrase_logp,
             phrase_reach=Reach(True, True, bias.extension(found.phrase_state)),
         )
+
+
+def _made_out(heard: Hypothesis) -> bool:
+    """Whether it is a phrase, near one, or the beginning of one; without a bias, whether it is anything."""
+    if heard.reach is None or not heard.text:
+        return bool(heard.text)
+    return heard.reach.inside or heard.phrase is not None
 
 
 _AUDIBLE_WINDOW: Final = 10 * FRAME_SAMPLES

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final
 
-__all__ = ["LADDERS", "STEADY_S", "Backoff", "Trouble"]
+__all__ = ["FORGET_TAKEOVER_S", "LADDERS", "STEADY_S", "Backoff", "Trouble"]
 
 STEADY_S: Final = 10.0
 """A connection that held for so long was a good one; what ends sooner, again and again, has something against us."""

@@ -87,6 +87,11 @@ class Outbox:
         self._add(Outgoing(self._number, topic, payload, kind, retain))
         return True
 
+    def forget(self, topic: str) -> None:
+        """A state that waits is not to be said any more."""
+        old = self._states.pop(topic, None)
+        self._bytes -= len(old.payload) if old is not None else 0
+
     def take(self, window: int) -> list[Outgoing]:
         """The next messages to send, so that at most `window` are under way."""
         taken: list[Outgoing] = []
@@ -100,11 +105,12 @@ class Outbox:
             taken.append(item)
         return taken
 
-    def acknowledged(self, number: int) -> None:
-        """The broker has it (or said that it never will); unknown numbers are ignored."""
+    def acknowledged(self, number: int, *, taken: bool = True) -> None:
+        """The broker has it, or said that it never will (`taken` False: dropped); unknown numbers are ignored."""
         item = self._under_way.pop(number, None)
         if item is not None:
             self._bytes -= len(item.payload)
+            self.dropped += not taken
 
     def lost(self) -> int:
         """The connection ended; gives how many commands were given up."""

@@ -195,6 +195,14 @@ def test_lanes_go_out_together_in_the_order_they_came() -> None:
     assert [item.topic for item in outbox.take(9)] == ["b", "c", "d", "e", "a"]
 
 
+def test_a_state_can_be_forgotten() -> None:
+    outbox = Outbox()
+    outbox.put("a", b"1", Kind.STATE, True, connected=False)
+    outbox.forget("a")
+    outbox.forget("b")
+    assert (outbox.queued, outbox.held_bytes, outbox.take(9)) == (0, 0, [])
+
+
 @pytest.mark.parametrize("kind", Kind)
 def test_a_payload_that_is_too_large_is_refused(kind: Kind) -> None:
     outbox = Outbox(Limits(one_bytes=10))

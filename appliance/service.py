@@ -155,6 +155,9 @@ class Service:
 
     def _begin(self, session: Session, saying: _Saying) -> None:
         """On the session's thread, where `announce` tells of itself before it returns."""
+        if session.phase is not Phase.IDLE:
+            saying.ended("busy")
+            return
         self._sayings[session.name] = saying
         if not session.announce(saying.text):
             self._said(session.name, "busy")

@@ -94,6 +94,8 @@ class Bridge:
         self._found: dict[str, bytes] = {}
         self._timers_known = False
         self._blind = False
+        self._begun = False
+        """There has been a connection: before the first, states would go out ahead of discovery."""
         self._due_s: dict[Callable[[], None], float] = {}
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(MAX_QUEUED)
         self.dropped = 0
@@ -133,6 +135,8 @@ class Bridge:
         self._retain(removal(self.discovery, ENTITIES, self._told))
 
     def _put(self, work: Callable[[], None]) -> bool:
+        if self._closing:
+            return False
         try:
             self._queue.put_nowait(work)
         except queue.Full:
@@ -150,7 +154,9 @@ class Bridge:
             finally:
                 done.set()
 
-        if not self._put(ready) or not done.wait(READY_S):
+        if self._put(ready) and done.wait(READY_S):
+            return
+        if not self._closing:
             _LOG.warning("MQTT: online before the states were told; they follow")
 
     def _on_event(self, event: Event) -> None:
@@ -230,12 +236,12 @@ class Bridge:
 
     def _ready(self) -> None:
         """Connected, perhaps to a broker that has forgotten everything."""
-        self._found.clear()
         self._look()
         self._tell_all()
 
     def _tell_all(self) -> None:
         """Discovery, then state."""
+        self._begun = True
         self._told = self._wanted()
         self._retain(self._told.items())
         self._states.forget()
@@ -248,6 +254,9 @@ class Bridge:
 
     def _mend(self) -> None:
         """Turn what another version or setting left at the broker into what is wanted."""
+        if not self._begun:
+            self._later(self._mend, SETTLE_S)  # what stands can come before the link is ready
+            return
         found, self._found = self._found, {}
         self._retain(transition(self.discovery, found, self._told))
 
@@ -286,6 +295,8 @@ class Bridge:
         self._view = replace(self._view, controls=controls, timers=timers, phases=phases)
 
     def _publish_changes(self) -> None:
+        if not self._begun:
+            return
         self._view = replace(self._view, alarm=self._router.alarm.on)
         if self._told and self._view.controls != self._told_of:
             before, self._told = self._told, self._wanted()

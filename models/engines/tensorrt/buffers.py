@@ -62,13 +62,13 @@ class Slot:
         """Whether a run of these sizes has to move something."""
         return any(name not in self.blocks or self.blocks[name].nbytes < n for name, n in sizes.items())
 
-    def reserve(self, sizes: Mapping[str, int]) -> None:
+    def reserve(self, sizes: Mapping[str, int], usual: Mapping[str, int]) -> None:
         """Have at least these bytes for each tensor; the device must have finished with the slot. `DeviceMemoryError`
         leaves what was there."""
         for name, nbytes in sizes.items():
             old = self.blocks.get(name)
             if old is None or old.nbytes < nbytes:
-                self.blocks[name] = self.pool.device_block(nbytes)
+                self.blocks[name] = self.pool.device_block(nbytes, exact=nbytes == usual[name])
                 self._resident.pop(name, None)
                 if old is not None:
                     self.pool.release(old)
@@ -109,7 +109,7 @@ class StateSides:
         try:
             for side in fresh:
                 for name, nbytes in wanted.items():
-                    side[name] = self._pool.device_block(nbytes)
+                    side[name] = self._pool.device_block(nbytes, exact=True)
         except BaseException:
             self._pool.release(*fresh[0].values(), *fresh[1].values())
             raise

@@ -163,7 +163,7 @@ class TensorRtEngine:
             nbytes = checked(
                 self._raw.get_device_memory_size_for_profile_v2(profile), "say how much memory it needs", self.log
             )
-            block = self.pool.device_block(nbytes)
+            block = self.pool.device_block(nbytes, exact=True)
             self._scratch[profile] = (Scratch(block.where, block.nbytes), block)
         return self._scratch[profile][0]
 

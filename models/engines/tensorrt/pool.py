@@ -50,8 +50,8 @@ class _Side(Generic[T]):
         self.used = 0
         self.kept = 0
 
-    def acquire(self, nbytes: int) -> Block[T]:
-        size = _rounded(nbytes)
+    def acquire(self, nbytes: int, exact: bool) -> Block[T]:
+        size = _aligned(nbytes) if exact else _rounded(nbytes)
         if self.used + size > self._sizes.limit:
             raise DeviceMemoryError(
                 f"{self._kind}: {size} bytes wanted, {self.used} of the {self._sizes.limit} allowed are in use; end a "
@@ -113,17 +113,21 @@ class Pool:
         self._take_back()
         return self._host.used
 
-    def device_block(self, nbytes: int) -> Block[int]:
-        """Device memory, at least `nbytes` (also for 0). Raises `DeviceMemoryError`."""
+    def device_block(self, nbytes: int, *, exact: bool = False) -> Block[int]:
+        """Device memory, at least `nbytes` (also for 0). Raises `DeviceMemoryError`.
+
+        `exact`: no more than that; for sizes that come from a profile and so come again. Others are rounded up to
+        what another may use as well.
+        """
         with self._lock:
             self._drain()
-            return self._device.acquire(nbytes)
+            return self._device.acquire(nbytes, exact)
 
     def host_block(self, nbytes: int) -> Block[HostBlock]:
         """Pinned memory, at least `nbytes`. Raises `DeviceMemoryError`."""
         with self._lock:
             self._drain()
-            return self._host.acquire(nbytes)
+            return self._host.acquire(nbytes, exact=False)
 
     def release(self, *blocks: Block[int] | Block[HostBlock]) -> None:
         """Take blocks back; the device must have finished with them."""
@@ -151,6 +155,10 @@ class Pool:
                 self._host.release(block)
             else:
                 self._device.release(block)
+
+
+def _aligned(nbytes: int) -> int:
+    return max(1, -(-nbytes // _ALIGNMENT)) * _ALIGNMENT
 
 
 def _rounded(nbytes: int) -> int:

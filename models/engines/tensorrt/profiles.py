@@ -129,9 +129,9 @@ def _audio(least: int, usual: int, most: int) -> Profile:
     return {"audio": _span((1, least), (1, usual), (1, most))}
 
 
-def _decoding(batch: tuple[int, int, int], tokens: tuple[int, int, int]) -> Profile:
-    """`batch` rows of `tokens` new tokens on a past of up to 30 s of speech."""
-    past, frames = (0, 16, 199), (1, 146, 1280)
+def _decoding(batch: tuple[int, int, int], tokens: tuple[int, int, int], longest: int = 199) -> Profile:
+    """`batch` rows of `tokens` new tokens on a past of up to `longest`; 199 are 30 s of speech."""
+    past, frames = (0, 16, longest), (1, 146, 1280)
     rows: dict[str, Span] = {
         "ids": _span(*((b, n) for b, n in zip(batch, tokens, strict=True))),
         "rows": _span((batch[0],), (batch[1],), (batch[2],)),
@@ -157,9 +157,11 @@ _TABLE: Final[Mapping[tuple[str, str], GraphProfiles]] = {
     ("moonshine-base-en", "encoder"): GraphProfiles(
         (_audio(895, 48_000, 72_000), _audio(895, 96_000, 168_000), _audio(895, 240_000, 488_000))
     ),
-    # One token after the other; several at once; beams. Past and frames: 6.5 tokens and 41.7 frames a second.
+    # One token after the other, in commands of up to 9 s (which keeps a session's state small) and longer; several at
+    # once; beams. Past and frames: 6.5 tokens and 41.7 frames a second.
     ("moonshine-base-en", "decoder"): GraphProfiles(
         (
+            _decoding((1, 1, 1), (1, 1, 1), longest=63),
             _decoding((1, 1, 1), (1, 1, 1)),
             _decoding((1, 1, 1), (1, 4, 16)),
             _decoding((1, 5, 8), (1, 1, 1)),

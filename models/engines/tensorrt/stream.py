@@ -207,7 +207,7 @@ class TensorRtStream:
         if slot.needs(wanted) or held.states.needs(capacity):
             held.wait()
             held.graphs.clear()
-            slot.reserve(wanted)
+            slot.reserve(wanted, sizes.usual)
             if held.states.needs(capacity):
                 held.last = None
                 held.states.reserve(capacity, engine.compute)
@@ -249,7 +249,7 @@ class TensorRtStream:
                 capture = not held.in_flight and held.graphs.is_due(key)
                 context = engine.context() if capture else held.context
                 outputs = context.prepare(key.shape, engine.scratch(key.shape.profile), engine.compute)
-                self._make_room_for(slot, outputs)
+                self._make_room_for(slot, outputs, engine.sizes(key.shape.profile, held.context).usual)
                 addresses = {n: slot.blocks[n].where for n in (*engine.inputs, *engine.outputs)}
                 addresses |= held.states.addresses()
                 context.enqueue(addresses, engine.compute)
@@ -258,13 +258,13 @@ class TensorRtStream:
             engine.device.record(slot.computed, engine.compute)
         return outputs
 
-    def _make_room_for(self, slot: Slot, outputs: Mapping[str, tuple[int, ...]]) -> None:
+    def _make_room_for(self, slot: Slot, outputs: Mapping[str, tuple[int, ...]], usual: Mapping[str, int]) -> None:
         """Outputs larger than usual. Graphs of this slot hold the old addresses of outputs too."""
         wanted = {n: self._nbytes(n, outputs[n]) for n in self._engine.outputs}
         if slot.needs(wanted):
             self._held.wait()
             self._held.graphs.clear()
-            slot.reserve(wanted)
+            slot.reserve(wanted, usual)
 
     def _capture(
         self,

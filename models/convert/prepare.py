@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from models import files, usage
 from models.convert.artefact import MANIFEST, Artefact, ArtefactFile, Manifest
 from models.convert.build import Build
-from models.errors import ArtefactError, PackCorruptError, PackMissingError
+from models.errors import ArtefactError, ConversionError, PackCorruptError, PackMissingError
 from models.progress import Progress, silent
 from models.store import InstalledPack, Store
 
@@ -115,10 +116,20 @@ def _make(store: Store, pack: InstalledPack, folder: Path, progress: Progress) -
         result = work / "artefact"
         result.mkdir()
         build = Build(result, progress)
-        importlib.import_module(recipe.module).convert(pack, work, build)
+        _load(recipe, what).convert(pack, work, build)
         manifest = _manifest(pack, recipe.version, _tools(), build)
         (result / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
         files.publish(result, folder)
+
+
+def _load(recipe: Recipe, what: str) -> ModuleType:
+    try:
+        return importlib.import_module(recipe.module)
+    except ImportError as error:
+        raise ConversionError(
+            f"{what} cannot be made: {error}. Converting needs ONNX Runtime; without it NumPy runs what was converted "
+            "before, and there is nothing. Run: wren doctor"
+        ) from error
 
 
 def _manifest(pack: InstalledPack, version: int, tools: Mapping[str, str], build: Build) -> Manifest:

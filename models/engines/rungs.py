@@ -264,7 +264,7 @@ def _key(graph: _Graph, kind: Kind, machine: str) -> str:
     """Digest of the graph's file, the backend and its version, and the machine."""
     try:
         file = graph.sha256(kind)
-    except (ModelsError, StopIteration):  # it cannot be opened either, and says why then
+    except (ModelsError, ImportError, StopIteration):  # it cannot be opened either, and says why then
         file = "absent"
     version = _version(_DISTRIBUTION.get(kind.backend, kind.backend))
     text = json.dumps([graph.pack, graph.part, kind.name, kind.scheme, file, version, machine])

@@ -495,3 +495,23 @@ def test_watchdog_hands_on_errors_keeps_its_threads_and_gives_up_on_time() -> No
             break
         threading.Event().wait(0.01)
     assert watchdog.abandoned == 0
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_many_streams_fall_at_once_and_none_counts_wrong(how: Break, released: list[FakeFaults]) -> None:
+    faults = FakeFaults(at=20, how=how)
+    released.append(faults)
+    ladder = Ladder(faults)
+    results: list[list[float]] = []
+
+    def talk(step: float) -> None:
+        stream = ladder.engine.stream()
+        results.append([float(stream.run(_x(step))["y"][0]) / step for _ in range(12)])
+
+    threads = [threading.Thread(target=talk, args=(float(n),)) for n in range(1, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == [[float(n) for n in range(1, 13)]] * 5
+    assert [(e.before, e.after) for e in ladder.events] == [("upper fp16", "middle fp32")]

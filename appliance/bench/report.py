@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from appliance.bench.baseline import BaselineRun
 from appliance.bench.chart import Bars, response_svg
@@ -17,6 +17,9 @@ from appliance.bench.statistics import Spread
 from appliance.bench.summary import Summary, at_percentile
 from appliance.bench.tables import Column, comparison, cut_table, misses, negatives_lines, repeats_lines
 from models.files import write_whole
+
+if TYPE_CHECKING:
+    from appliance.bench_engines import EngineBench
 
 __all__ = ["Material", "Report", "write_docs"]
 
@@ -48,8 +51,8 @@ class Report:
     machine: MachineLine
     load_before: Load
     load_after: Load
-    material: Material
-    run_by: dict[str, str]
+    material: Material | None = None
+    run_by: dict[str, str] = field(default_factory=dict)
     """Task -> what ran it."""
     passes: list[list[ClipResult]] = field(default_factory=list)
     """Commands in real time, once a repeat."""
@@ -57,7 +60,7 @@ class Report:
     baselines: list[BaselineRun] = field(default_factory=list)
     negatives: list[ClipResult] | None = None
     cuts: list[CutResult] | None = None
-    engines: Any = None
+    engines: EngineBench | None = None
     troubles: list[str] = field(default_factory=list)
     """What was asked for and could not be measured."""
 
@@ -80,7 +83,8 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `wren bench --json`; its fields are told in docs/bench/README.md."""
         body: dict[str, Any] = _rounded(self._body())
-        return body
+        # Not rounded: an engine's errors are small numbers.
+        return {**body, "engines": None if self.engines is None else self.engines.to_dict()}
 
     def _body(self) -> dict[str, Any]:
         wren = None
@@ -101,13 +105,12 @@ class Report:
             "machine": asdict(self.machine),
             "load_before": asdict(self.load_before),
             "load_after": asdict(self.load_after),
-            "material": asdict(self.material),
+            "material": None if self.material is None else asdict(self.material),
             "run_by": self.run_by,
             "wren": wren,
             "baseline": {run.config: self._baseline(run) for run in self.baselines} or None,
             "negatives": None if self.negatives is None else _negatives(self.negatives),
             "pauses": None if self.cuts is None else [{**asdict(case), "rate": case.rate} for case in self.cuts],
-            "engines": self.engines,
             "troubles": self.troubles,
         }
 
@@ -133,27 +136,36 @@ class Report:
             f"took {self.load_before.probe_wall_per_cpu:.2f} and {self.load_after.probe_wall_per_cpu:.2f} times its "
             "CPU time (1.00: nobody else wanted the core)."
         )
-        noise = "" if material.noise_db is None else f"Kitchen noise at {material.noise_db:g} dB below the speech. "
-        kept = "Replies said before came from the cache." if material.keep_replies else "No reply was kept ready."
-        runs = "; ".join(f"{task} {how}" for task, how in self.run_by.items())
-        yield f"\n{noise}{kept} Run by: {runs}."
+        if material is not None:
+            yield from self._heard(material)
         yield from (f"\nNot measured: {trouble}." for trouble in self.troubles)
         if self.passes:
-            columns: list[Column] = [("Wren", self.all_results, self.peak_rss_mb)]
-            for run in self.baselines:
-                columns += [
-                    ("Wren, same clips", self.same_clips(run), self.peak_rss_mb),
-                    (f"baseline {run.config}", run.results, run.peak_rss_mb),
-                ]
-            yield from comparison(_once(columns))
-            for run in self.baselines:
-                yield from _ratio_lines(run.config, slower(Summary.of(run.results), Summary.of(self.same_clips(run))))
-            yield from repeats_lines([Summary.of(results) for results in self.passes])
-            yield from misses(self.all_results)
+            yield from self._commands()
         if self.cuts is not None:
             yield from cut_table(self.cuts)
         if self.negatives is not None:
             yield from negatives_lines(self.negatives)
+        if self.engines is not None:
+            yield f"\n## Engines\n\n{self.engines.markdown().rstrip()}"
+
+    def _heard(self, material: Material) -> Iterator[str]:
+        noise = "" if material.noise_db is None else f"Kitchen noise at {material.noise_db:g} dB below the speech. "
+        kept = "Replies said before came from the cache." if material.keep_replies else "No reply was kept ready."
+        runs = "; ".join(f"{task} {how}" for task, how in self.run_by.items())
+        yield f"\n{noise}{kept} Run by: {runs}."
+
+    def _commands(self) -> Iterator[str]:
+        columns: list[Column] = [("Wren", self.all_results, self.peak_rss_mb)]
+        for run in self.baselines:
+            columns += [
+                ("Wren, same clips", self.same_clips(run), self.peak_rss_mb),
+                (f"baseline {run.config}", run.results, run.peak_rss_mb),
+            ]
+        yield from comparison(_once(columns))
+        for run in self.baselines:
+            yield from _ratio_lines(run.config, slower(Summary.of(run.results), Summary.of(self.same_clips(run))))
+        yield from repeats_lines([Summary.of(results) for results in self.passes])
+        yield from misses(self.all_results)
 
     def svg(self) -> str:
         """The response times as a picture."""

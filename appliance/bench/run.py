@@ -62,9 +62,9 @@ class BenchWren(Wren):
         return super().synthesiser() if self.keep_replies else PiperSynthesiser(self._voice, ReplyCache())
 
     def run_by(self) -> dict[str, str]:
-        """Task -> backend, precision and threads that run it."""
+        """Task -> backend, precision and threads that run it, and where that is not as planned."""
         return {
-            task: f"{' '.join(filter(None, (s.backend, s.precision, s.scheme)))}, {s.threads} thread(s)"
+            task: "; ".join((f"{_words(s.backend, s.precision, s.scheme)}, {s.threads} thread(s)", *s.degraded))
             for task, s in sorted(self.opener.settled.items())
         }
 
@@ -271,3 +271,7 @@ def _is_cut(trace: UtteranceTrace, speech_end_s: float) -> bool:
 
 def _between_ms(start_s: float | None, stop_s: float | None) -> float | None:
     return None if start_s is None or stop_s is None else (stop_s - start_s) * 1000.0
+
+
+def _words(*parts: str | None) -> str:
+    return " ".join(part for part in parts if part)

@@ -15,12 +15,8 @@ from appliance.cli.common import add_home_options, print_json, warn
 from appliance.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from appliance.bench.cuts import CutCase
-    from appliance.bench.material import Clip
     from appliance.bench.report import Report
-    from appliance.bench.run import BenchWren, Noise
+    from appliance.bench.run import Noise
     from models import Progress
 
 __all__ = ["add", "run"]
@@ -51,6 +47,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parts.add_argument("--baseline-all", action="store_true", help="... and the synthesised ones")
     parts.add_argument("--pauses", action="store_true", help="cut-offs in speech with pauses (simulated clock)")
     parts.add_argument("--negatives", action="store_true", help="false commands in other speech (simulated clock)")
+    parts.add_argument("--engines", action="store_true", help="time, memory and errors of every engine that runs here")
     parts.add_argument("--no-live", action="store_true", help="leave out the commands in real time")
     add_home_options(parser)
 
@@ -62,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.no_live and (arguments.baseline or arguments.write):
         raise UsageError("--no-live leaves out what --baseline and --write need: the commands in real time")
+    if arguments.no_live and not (arguments.pauses or arguments.negatives or arguments.engines):
+        raise UsageError("--no-live leaves nothing to measure: give --pauses, --negatives or --engines with it")
     if arguments.baseline_all and not arguments.baseline:
         raise UsageError("--baseline-all needs --baseline DIR")
     progress = TerminalProgress()
@@ -83,12 +82,32 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
+    from appliance.bench.meters import Load, machine_line
+    from appliance.bench.report import Report
+
+    load = Load.now()
+    report = Report(time.strftime("%Y-%m-%d %H:%M"), machine_line(), load, load)
+    if not arguments.no_live or arguments.pauses or arguments.negatives:
+        _hear(arguments, report, progress)
+    if arguments.engines:
+        from appliance.bench_engines import measure_engines
+        from models import Store
+
+        report.engines = measure_engines(Store(), speech=arguments.speech, progress=progress)
+        if not report.engines.rows:
+            report.troubles.append("no engine runs here at all; `wren doctor` says what is missing")
+    report.load_after = Load.now()
+    return report
+
+
+def _hear(arguments: argparse.Namespace, report: Report, progress: Progress) -> None:
+    """What needs recordings."""
     from appliance.app import WrenSettings
     from appliance.bench.baseline import prepare
-    from appliance.bench.cuts import cut_cases
+    from appliance.bench.cuts import cut_cases, run_cuts
     from appliance.bench.material import COMMANDS, NEGATIVES, home_file, load_clips, speech_folder
-    from appliance.bench.meters import Load, machine_line, peak_rss_mb
-    from appliance.bench.report import Material, Report
+    from appliance.bench.meters import peak_rss_mb
+    from appliance.bench.report import Material
     from appliance.bench.run import BenchWren, run_clips, warm_up
     from models import Store
 
@@ -100,19 +119,11 @@ def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
     cases = cut_cases(speech, match=arguments.match, limit=arguments.limit) if arguments.pauses else ()
     noise = _noise(arguments, speech)
     peer = None if arguments.baseline is None else prepare(arguments.baseline, Store().root.parent / "baseline")
+    report.material = Material(
+        str(speech), str(home), arguments.match, arguments.limit, arguments.noise, arguments.keep_replies
+    )
     settings = WrenSettings(home_file=home, area=arguments.area)
     with closing(BenchWren.open_bench(settings, progress, keep_replies=arguments.keep_replies)) as wren:
-        load = Load.now()
-        report = Report(
-            started=time.strftime("%Y-%m-%d %H:%M"),
-            machine=machine_line(),
-            load_before=load,
-            load_after=load,
-            material=Material(
-                str(speech), str(home), arguments.match, arguments.limit, arguments.noise, arguments.keep_replies
-            ),
-            run_by=wren.run_by(),
-        )
         warm_up(wren, clips)
         for number in range(0 if arguments.no_live else arguments.repeat):
             stage = "commands in real time" + (f", repeat {number + 1}" if arguments.repeat > 1 else "")
@@ -120,9 +131,11 @@ def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
         report.peak_rss_mb = peak_rss_mb()
         if peer is not None:
             _compare(peer, arguments.baseline_all, report, noise, progress)
-        report.load_after = Load.now()
-        _simulated(arguments, report, wren, cases, negatives, noise, progress)
-    return report
+        if cases:
+            report.cuts = run_cuts(wren, cases, progress)
+        if negatives:
+            report.negatives = run_clips(wren, negatives, progress, "not commands", realtime=False, noise=noise)
+        report.run_by = wren.run_by()
 
 
 def _compare(peer: Path, synthesised: bool, report: Report, noise: Noise | None, progress: Progress) -> None:
@@ -143,25 +156,6 @@ def _compare(peer: Path, synthesised: bool, report: Report, noise: Noise | None,
         report.baselines = run_baseline(peer, clips, progress, noise=noise)
     except BaselineError as error:
         report.troubles.append(str(error))
-
-
-def _simulated(
-    arguments: argparse.Namespace,
-    report: Report,
-    wren: BenchWren,
-    cases: Sequence[CutCase],
-    negatives: Sequence[Clip],
-    noise: Noise | None,
-    progress: Progress,
-) -> None:
-    """What needs no real time."""
-    from appliance.bench.cuts import run_cuts
-    from appliance.bench.run import run_clips
-
-    if cases:
-        report.cuts = run_cuts(wren, cases, progress)
-    if negatives:
-        report.negatives = run_clips(wren, negatives, progress, "not commands", realtime=False, noise=noise)
 
 
 def _noise(arguments: argparse.Namespace, speech: Path) -> Noise | None:

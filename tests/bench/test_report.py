@@ -13,6 +13,7 @@ from appliance.bench.cuts import CutResult
 from appliance.bench.errors import BenchError
 from appliance.bench.meters import Load, machine_line
 from appliance.bench.report import Material, Report, write_docs
+from appliance.bench_engines import EngineBench, EngineRow, PartRow
 
 from .material import a_clip, a_result
 
@@ -150,6 +151,17 @@ def test_clips_that_could_not_be_heard_are_counted_and_told() -> None:
     broken = [[a_result(None, error="truncated", right=False)]]
     assert a_report(passes=broken, cuts=[CutResult("orders", 10, 2, (), 0, 0)]).unheard == 3
     assert "| not heard: truncated |" in a_report(passes=broken).markdown()
+
+
+def test_engines_stand_behind_the_rest_and_keep_their_small_numbers() -> None:
+    parts = (PartRow("vad", 10, 1.5, 2.0, 1.4, 3.1e-7, 92.0),)
+    row = EngineRow("vad", "silero-vad", "numpy", "fp32", None, parts, 0.05, 0.1, 12.0, None, None)
+    engines = EngineBench(machine_line(), "2026-11-29 23:00", Load(0.1, 1.0), Load(0.1, 1.0), [row], [])
+    report = a_report(engines=engines)
+    assert report.to_dict()["engines"]["rows"][0]["parts"][0]["max_error"] == 3.1e-7
+    text = report.markdown()
+    assert text.index("## Engines") > text.index("Not commands")
+    assert "numpy" in text[text.index("## Engines") :]
 
 
 def test_what_could_not_be_measured_is_told() -> None:

@@ -78,6 +78,7 @@ def test_a_truncated_recording_fails_the_run_but_not_the_other_clip(bench: Bench
         (["--repeat", "x"], 2, "above 0"),
         (["--noise", "nan"], 2, "no level in dB"),
         (["--no-live", "--write", "docs"], 2, "--no-live"),
+        (["--no-live"], 2, "nothing to measure"),
         (["--baseline-all"], 2, "--baseline DIR"),
     ],
 )

@@ -77,22 +77,6 @@ class TensorRtEngine:
         self.name, self.trt, self.pool, self.padding, self.options = name, trt, pool, padding, options
         self.log = LogLines()
         self._logger = self.log.logger(trt)
-        self._runtime = trt.Runtime(self._logger)
-        if options.version_compatible:
-            self._runtime.engine_host_code_allowed = True
-        self._raw: ICudaEngine | None = checked(
-            self._runtime.deserialize_cuda_engine(plan), f"load the plan of {name}", self.log, EnginePlanError
-        )
-        self.tensors = read_tensors(trt, self._raw, name)
-        self.profiles = read_profiles(self._raw, self.tensors, name, self.log)
-        self.states = tuple(states)
-        self._check_states()
-        inputs, outputs = {s.input for s in states}, {s.output for s in states}
-        self.inputs = {n: t for n, t in self.tensors.items() if t.is_input and n not in inputs}
-        """What every run is given."""
-        self.outputs = {n: t for n, t in self.tensors.items() if not t.is_input and n not in outputs}
-        """What every run returns."""
-        self._output_names = tuple(n for n, t in self.tensors.items() if not t.is_input)
         self.lock = threading.Lock()
         """Held while a run is put on the compute stream: half of another's in between would share its activations."""
         self._scratch: dict[int, tuple[Scratch, Block[int]]] = {}
@@ -100,12 +84,30 @@ class TensorRtEngine:
         self._streams: weakref.WeakSet[TensorRtStream] = weakref.WeakSet()
         self._dropped: deque[StreamResources] = deque()
         """Of streams that were let go without `close`."""
-        self.compute = pool.device.create_stream()
-        try:
-            self.capture = pool.device.create_stream()
-        except EngineError:
-            pool.device.destroy_stream(self.compute)
-            raise
+        device = pool.device
+        with contextlib.ExitStack() as undo:
+            # First of all: a CUDA call of ours makes the device this thread's own, and TensorRT loads onto that.
+            self.compute = device.create_stream()
+            undo.callback(device.destroy_stream, self.compute)
+            self.capture = device.create_stream()
+            undo.callback(device.destroy_stream, self.capture)
+            self._runtime = trt.Runtime(self._logger)
+            if options.version_compatible:
+                self._runtime.engine_host_code_allowed = True
+            self._raw: ICudaEngine | None = checked(
+                self._runtime.deserialize_cuda_engine(plan), f"load the plan of {name}", self.log, EnginePlanError
+            )
+            self.tensors = read_tensors(trt, self._raw, name)
+            self.profiles = read_profiles(self._raw, self.tensors, name, self.log)
+            self.states = tuple(states)
+            self._check_states()
+            undo.pop_all()
+        inputs, outputs = {s.input for s in states}, {s.output for s in states}
+        self.inputs = {n: t for n, t in self.tensors.items() if t.is_input and n not in inputs}
+        """What every run is given."""
+        self.outputs = {n: t for n, t in self.tensors.items() if not t.is_input and n not in outputs}
+        """What every run returns."""
+        self._output_names = tuple(n for n, t in self.tensors.items() if not t.is_input)
 
     @property
     def device(self) -> Device:

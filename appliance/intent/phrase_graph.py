@@ -46,7 +46,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PhraseGraph:
-    """Immutable. Calls do not nest: a part holds no calls."""
+    """Immutable. Parts hold neither calls nor free text."""
 
     version: int
     """Version of the view it was built from."""

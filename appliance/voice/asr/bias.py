@@ -170,6 +170,7 @@ class LetterBias:
         for node in outside:
             closure = self._closure(node, state.after_space)
             state.ends |= closure.ends
+            state.open |= closure.open
             state.wild |= closure.wild
             state.wild_end |= closure.wild_end
             for letter, target in closure.letters:

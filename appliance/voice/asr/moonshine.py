@@ -16,6 +16,7 @@ import numpy as np
 
 from appliance.audio.frame import FRAME_SAMPLES, RATE_HZ, Frame, Samples
 from appliance.errors import SpeechError
+from appliance.intent.phrase_text import plain_letters
 from appliance.voice.asr.beam import BeamSettings, Decoding, decode, repeats
 from appliance.voice.asr.bias_tokens import Letters
 from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial, Reach
@@ -43,10 +44,8 @@ class DecodingLimits:
     silence_rms: float = 10 ** (-75 / 20)
     """Sound that nowhere (in 100 ms) is louder than -75 dBFS is silence: models invent words on it."""
     second_look_s: float = 0.3
-    """What cannot be made out is read once more without this much of its beginning: a click or chime in front of
-    the words makes the model end at once, or hear other words."""
-    second_look_until_s: float = 4.0
-    """Longer sound than this is no command that was not made out, and is not worth the time."""
+    """Where nothing was read in audible sound, it is read once more without this much of its beginning: a click or
+    chime in front of the words makes the model end at once. A phrase counts then only if both looks find it."""
     repeat_tokens: int = 12
     """Longest run that counts as a loop when it comes again and again."""
     repeat_times: int = 4
@@ -110,10 +109,10 @@ class MoonshineRecogniser:
         try:
             heard = self._read(sound, bias, cancel)
             later = sound[int(limits.second_look_s * RATE_HZ) :]
-            if _made_out(heard) or not limits.min_samples <= later.size <= limits.second_look_until_s * RATE_HZ:
+            if heard.text or later.size < limits.min_samples:
                 return heard
             again = self._read(later, bias, cancel)
-            return again if _made_out(again) or not heard.text else heard
+            return heard if not again.text and _same_phrase(heard, again) else again
         except EngineError as error:
             raise SpeechError(f"recognition failed: {error}") from error
 
@@ -160,11 +159,9 @@ class MoonshineRecogniser:
         )
 
 
-def _made_out(heard: Hypothesis) -> bool:
-    """Whether it is a phrase, near one, or the beginning of one; without a bias, whether it is anything."""
-    if heard.reach is None or not heard.text:
-        return bool(heard.text)
-    return heard.reach.inside or heard.phrase is not None
+def _same_phrase(a: Hypothesis, b: Hypothesis) -> bool:
+    """Whether two looks at the same sound agree on a phrase."""
+    return a.phrase is not None and b.phrase is not None and plain_letters(a.phrase) == plain_letters(b.phrase)
 
 
 _AUDIBLE_WINDOW: Final = 10 * FRAME_SAMPLES

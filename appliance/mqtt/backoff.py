@@ -35,7 +35,8 @@ class Trouble(Enum):
 LADDERS: Final[Mapping[Trouble, tuple[float, ...]]] = {
     # A try costs next to nothing, and a home wants its states within seconds of the broker's return.
     Trouble.NETWORK: (0.25, 0.5, 1.0, 2.0, 4.0),
-    Trouble.UNSTABLE: (0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 30.0, 60.0),
+    # A restart or two, or somebody with our id at a broker that does not say so: the third time decides.
+    Trouble.UNSTABLE: (0.25, 1.0, 4.0, 15.0, 60.0, 300.0),
     Trouble.BUSY: (5.0, 15.0, 60.0),
     Trouble.REFUSED: (60.0, 120.0, 300.0),
     Trouble.CERTIFICATE: (30.0, 60.0, 300.0),
@@ -64,8 +65,16 @@ class Backoff:
         """How often in a row."""
         return self._steps.get(trouble, 0)
 
-    def held(self, seconds: float) -> None:
-        """A connection held for so long before it ended."""
-        if seconds >= STEADY_S:
-            taken = self._steps.get(Trouble.TAKEN_OVER, 0) if seconds < FORGET_TAKEOVER_S else 0
-            self._steps = {Trouble.TAKEN_OVER: taken}
+    def ended(self, trouble: Trouble, held_s: float) -> Trouble:
+        """A connection ended after `held_s`: forgives what went before it, or gives the worse name for what ended it.
+
+        Steady is what held much longer than we last waited: two that throw each other out hold for as long as the
+        other waits.
+        """
+        ladder, step = LADDERS[Trouble.UNSTABLE], self._steps.get(Trouble.UNSTABLE, 0)
+        waited_s = ladder[min(step, len(ladder)) - 1] if step else 0.0
+        if held_s < max(STEADY_S, 4.0 * waited_s):
+            return Trouble.UNSTABLE if trouble is Trouble.NETWORK else trouble
+        taken = self._steps.get(Trouble.TAKEN_OVER, 0) if held_s < FORGET_TAKEOVER_S else 0
+        self._steps = {Trouble.TAKEN_OVER: taken}
+        return trouble

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from appliance.mqtt.backoff import FORGET_TAKEOVER_S, STEADY_S, Backoff, Trouble
+from appliance.mqtt.backoff import FORGET_TAKEOVER_S, Backoff, Trouble
 from appliance.mqtt.client_faults import LinkFault, VersionRefused
 from appliance.mqtt.client_inbox import Inbox
 from appliance.mqtt.client_session import Session, Target, Version
@@ -34,6 +34,8 @@ GOODBYE_S: Final = 2.0
 CLOSE_TIMEOUT_S: Final = 10.0
 ECHO_TIMEOUT_S: Final = 5.0
 """Our own `online` comes back within moments, if we may read where we may write."""
+UNSTABLE_S: Final = 60.0
+"""For so long a new connection is told with what ended those before it."""
 REASSERT_S: Final = 1.0
 """Between two corrections of the availability topic: whoever writes there again and again is not to be fought."""
 MAX_DENIED: Final = 50
@@ -68,6 +70,7 @@ class MqttClient:
         self._connections = 0
         self._connected_s = 0.0
         self._reason = "not connected yet"
+        self._told: set[str] = set()
         self._denied: dict[str, None] = {}
         self._new_filters: list[str] = []
         self._announced_s: float | None = None
@@ -172,6 +175,8 @@ class MqttClient:
         now_s = time.monotonic()
         if self._backoff.times(Trouble.TAKEN_OVER) and now_s - self._connected_s < FORGET_TAKEOVER_S:
             return f"another client came with our id {self._client_id}; give one of the two its own"
+        if self._backoff.times(Trouble.UNSTABLE) > 1 and now_s - self._connected_s < UNSTABLE_S:
+            return f"connections ended soon, time after time; does another client use our id {self._client_id}?"
         if not self._echoed and self._announced_s is not None and now_s - self._announced_s > ECHO_TIMEOUT_S:
             base = self._availability.rpartition("/")[0]
             return f"the broker takes what we say but does not let us read it; allow reading of {base}/#"
@@ -195,14 +200,15 @@ class MqttClient:
     def _failed(self, fault: LinkFault) -> float:
         trouble = fault.trouble
         reason = str(fault)
-        if trouble is Trouble.NETWORK and self._backoff.times(Trouble.UNSTABLE) > 3:
-            reason += f"; it ends soon after each start: does another client use our id {self._client_id}?"
+        wait_s = self._backoff.failed(trouble)
+        if trouble is Trouble.UNSTABLE and self._backoff.times(trouble) > 1:
+            reason += f" soon after it began, time after time; does another client use our id {self._client_id}?"
         with self._lock:
-            news = reason != self._reason
             self._reason = reason
-        if news:  # once per reason: a broker that is off for a day is one line
+        if reason not in self._told:  # once: a broker that is off for a day is one line
+            self._told.add(reason)
             _LOG.warning("no MQTT: %s", reason)
-        return self._backoff.failed(trouble)
+        return wait_s
 
     def _connect_and_serve(self) -> None:
         """One connection. Returns when Wren stops; raises `LinkFault` when it ends otherwise."""
@@ -222,6 +228,8 @@ class MqttClient:
             session.subscribe([self._availability, *filters])
             announced = False
             while not self._stop.is_set():
+                if self._told and time.monotonic() - self._connected_s > UNSTABLE_S:
+                    self._told.clear()  # a new story from here on
                 self._exchange(session, STEP_S)
                 if session.settled and not announced:
                     announced = True
@@ -230,11 +238,12 @@ class MqttClient:
             self._say_goodbye(session)
             politely = True
         except LinkFault as fault:
-            raise self._judged(fault) from None
+            held_s = time.monotonic() - self._connected_s
+            raise LinkFault(self._backoff.ended(fault.trouble, held_s), str(fault)) from None
         finally:
             with self._lock:
                 self._session = None
-                self._reason = "closed"
+                self._reason = "closed" if politely else ""
                 given_up = self._outbox.lost()
             session.close(politely=politely)
             if given_up:
@@ -261,14 +270,6 @@ class MqttClient:
             else:
                 return session
         raise AssertionError("there is always a last version")
-
-    def _judged(self, fault: LinkFault) -> LinkFault:
-        """A connection that ends soon, time after time, is no mere loss."""
-        held_s = time.monotonic() - self._connected_s
-        self._backoff.held(held_s)
-        if fault.trouble is Trouble.NETWORK and held_s < STEADY_S:
-            return LinkFault(Trouble.UNSTABLE, str(fault))
-        return fault
 
     def _exchange(self, session: Session, timeout_s: float) -> None:
         """Send what may be sent, take what has come."""

@@ -22,6 +22,8 @@ MAX_WAITING: Final = 2048
 MAX_WAITING_BYTES: Final = 4 << 20
 REPORTS_PER_S: Final = 10
 """Of refused messages; beyond it they are only counted, else a flood would come back out as one."""
+LOG_EVERY_S: Final = 10.0
+"""Between two faults told in the log: a flood of bad messages must not fill the disk."""
 CLOSE_TIMEOUT_S: Final = 5.0
 
 
@@ -45,6 +47,7 @@ class Inbox:
         self._on_refused: tuple[Callable[[Refused], None], ...] = ()
         self._reports: deque[float] = deque(maxlen=REPORTS_PER_S)
         self._thread = threading.Thread(target=self._run, name="mqtt-worker", daemon=True)
+        self._log_from_s = 0.0
         self.refused = 0
         """Messages that reached no handler."""
         self.faults = 0
@@ -136,5 +139,11 @@ class Inbox:
             try:
                 work()
             except Exception:  # noqa: BLE001 - whatever a handler does, the next message must still be handled
-                self.faults += 1
-                _LOG.exception("an MQTT handler failed")
+                self._failed()
+
+    def _failed(self) -> None:
+        self.faults += 1
+        now_s = time.monotonic()
+        if now_s >= self._log_from_s:
+            self._log_from_s = now_s + LOG_EVERY_S
+            _LOG.exception("an MQTT handler failed (%d times since the start)", self.faults)

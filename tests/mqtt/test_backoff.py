@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 from hypothesis import given
@@ -38,12 +39,26 @@ def test_the_broker_is_met_again_within_five_seconds_but_a_wrong_password_waits_
 
 def test_a_connection_that_held_forgives_all_but_a_takeover() -> None:
     backoff = Backoff(lambda: 0.0)
-    for trouble in (Trouble.NETWORK, Trouble.NETWORK, Trouble.UNSTABLE, Trouble.TAKEN_OVER):
+    for trouble in (Trouble.NETWORK, Trouble.NETWORK, Trouble.TAKEN_OVER):
         backoff.failed(trouble)
-    backoff.held(3.0)
+    assert backoff.ended(Trouble.NETWORK, 3.0) is Trouble.UNSTABLE
     assert backoff.times(Trouble.NETWORK) == 2
-    backoff.held(60.0)
-    assert (backoff.times(Trouble.NETWORK), backoff.times(Trouble.UNSTABLE)) == (0, 0)
+    assert backoff.ended(Trouble.NETWORK, 60.0) is Trouble.NETWORK
+    assert backoff.times(Trouble.NETWORK) == 0
     assert backoff.failed(Trouble.TAKEN_OVER) == LADDERS[Trouble.TAKEN_OVER][1]
-    backoff.held(3600.0)
+    assert backoff.ended(Trouble.TAKEN_OVER, 3600.0) is Trouble.TAKEN_OVER
     assert backoff.failed(Trouble.TAKEN_OVER) == LADDERS[Trouble.TAKEN_OVER][0]
+
+
+@given(st.integers(0, 10**6))
+def test_two_with_one_id_at_a_broker_that_does_not_say_so_stop_fighting(seed: int) -> None:
+    chance = random.Random(seed).random
+    two = [Backoff(chance), Backoff(chance)]
+    now_s, holder, since_s, back_s = 0.0, 0, -3600.0, [0.0, 0.0]
+    takeovers = 0
+    while (now_s := back_s[1 - holder]) < 3600.0:  # the other comes back and throws the holder out
+        loser = two[holder]
+        back_s[holder] = now_s + loser.failed(loser.ended(Trouble.NETWORK, now_s - since_s))
+        holder, since_s = 1 - holder, now_s
+        takeovers += 1
+    assert takeovers <= 50, "an hour of fighting"

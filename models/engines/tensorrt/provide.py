@@ -21,7 +21,7 @@ from models.engines.tensorrt.key import BuildSettings, EngineKey, profile_data
 from models.engines.tensorrt.pool import Pool
 from models.engines.tensorrt.profiles import GraphProfiles
 from models.engines.tensorrt.selfcheck import Golden, check_engine
-from models.errors import EngineError, EnginePlanError, EngineRefusedError
+from models.errors import EngineError, EnginePlanError, EngineRefusedError, TensorRtMissingError
 from models.files import sha256_of
 from models.progress import Progress, silent
 
@@ -120,9 +120,9 @@ class Provider:
     ) -> TensorRtEngine:
         """The engine, built if it has to be.
 
-        Raises what `run_build` raises, `EngineCheckError`, `StoreFullError`. A refusal and a failed check are
-        remembered: they are raised again at once, until the graph, TensorRT or the machine changes. What may pass
-        (a crash, no memory, a cancel) is not remembered.
+        Raises what `run_build` raises, `EngineCheckError`, `StoreFullError`. A refusal, a failed check and a device
+        that broke in it are remembered: they are raised again at once, until the graph, TensorRT or the machine
+        changes. What may pass (a crash, no memory, a cancel, a library that is missing) is not remembered.
         """
         key = self.key(spec)
         if (engine := self._cached(spec, key)) is not None:
@@ -136,7 +136,7 @@ class Provider:
             try:
                 return self._build(spec, key, golden, work, progress, cancelled)
             except EngineError as error:
-                if not error.retry:
+                if not error.retry and not isinstance(error, TensorRtMissingError):
                     self.cache.fail(
                         Failure(name=spec.name, key=key, code=error.code, reason=f"{error}", failed_at=time.time())
                     )

@@ -152,9 +152,10 @@ class TensorRtStream:
         slot_number = self._free_slot(held)
         slot = held.slots[slot_number]
         self._make_room(held, slot, shape)
-        staged_in = self._copy_in(held, slot, inputs, shapes)
+        staged_in: list[Block[HostBlock]] = []
         staged_out: dict[str, Block[HostBlock]] = {}
         try:
+            self._copy_in(held, slot, inputs, shapes, staged_in)
             outputs = self._compute(held, slot, GraphKey(shape, slot_number, held.states.side))
             engine.device.wait(held.copy_out, slot.computed)
             for name, tensor in engine.outputs.items():
@@ -218,8 +219,10 @@ class TensorRtStream:
         slot: Slot,
         inputs: Mapping[str, Array],
         shapes: Mapping[str, tuple[int, ...]],
-    ) -> list[Block[HostBlock]]:
-        engine, staged = self._engine, []
+        staged: list[Block[HostBlock]],
+    ) -> None:
+        """Through pinned memory, which joins `staged` and is the run's until it ends."""
+        engine = self._engine
         for name, value in inputs.items():
             if slot.has(name, value):
                 continue
@@ -233,7 +236,6 @@ class TensorRtStream:
             engine.device.copy_in(slot.blocks[name].where, block.where.address, nbytes, held.copy_in)
             slot.hold(name, value)
         engine.device.record(slot.copied_in, held.copy_in)
-        return staged
 
     def _compute(self, held: StreamResources, slot: Slot, key: GraphKey) -> Mapping[str, tuple[int, ...]]:
         engine = self._engine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,10 +26,14 @@ from models.engines.tensorrt.profiles import GraphProfiles
 from models.engines.tensorrt.provide import BuildAt, EngineSpec, Provider
 from models.engines.tensorrt.selfcheck import Golden
 from models.errors import (
+    DeviceError,
+    DeviceMemoryError,
     EngineBuildError,
     EngineCheckError,
     EngineRefusedError,
+    ProfileError,
     StoreCapError,
+    TensorRtMissingError,
 )
 from models.progress import Progress
 from tests.models.engines.tensorrt.made import CACHE, cache_graph, cache_profiles
@@ -180,15 +185,19 @@ def test_a_further_check_may_refuse_and_its_figures_are_kept(provider: Provider,
     ("error", "remembered"),
     [
         (EngineRefusedError("Could not find any implementation"), True),
+        (ProfileError("no profile covers it"), True),
+        (DeviceError("cudaErrorIllegalAddress (700)"), True),
         (EngineBuildError("was killed by signal 9"), False),
+        (DeviceMemoryError("cudaErrorMemoryAllocation (2)"), False),
+        (TensorRtMissingError("libnvinfer.so.10"), False),
     ],
 )
 def test_a_refusal_is_remembered_a_crash_is_not(
     provider: Provider, spec: EngineSpec, runner: FakeRunner, error: Exception, remembered: bool
 ) -> None:
     runner.error = error
-    for _ in range(2):
-        with pytest.raises(type(error)):
+    for attempt in range(2):
+        with pytest.raises(EngineRefusedError if attempt and remembered else type(error), match=re.escape(str(error))):
             provider.get(spec, golden(spec))
     assert runner.builds == (1 if remembered else 2)
     assert (provider.cache.failure(provider.key(spec)) is not None) == remembered

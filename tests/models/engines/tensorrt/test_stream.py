@@ -413,6 +413,29 @@ def test_a_device_without_room_is_said_to_be_and_what_serves_goes_on(cache_onnx:
     assert device.handles == 0
 
 
+def test_a_run_that_finds_no_pinned_memory_keeps_none_and_the_next_one_runs(
+    cache_onnx: Path, make_engine: MakeEngine, pool: Pool, device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make_engine(cache_onnx, [CACHE], cache_profiles()).stream()
+    stream.run(_rows(1))
+    pool.trim()
+    taken = []
+
+    def refuse_the_second(nbytes: int) -> Any:
+        taken.append(nbytes)
+        if len(taken) > 1:
+            raise DeviceMemoryError("cudaHostAlloc: cudaErrorMemoryAllocation (2)")
+        return fake_allocate(nbytes)
+
+    fake_allocate = device.allocate_host
+    monkeypatch.setattr(pool._host, "_make", refuse_the_second)
+    with pytest.raises(DeviceMemoryError, match="cudaHostAlloc"):
+        stream.run(_rows(5))
+    assert pool.pinned_bytes == 0
+    monkeypatch.undo()
+    assert stream.run(_rows(1))["y"] == 4
+
+
 def test_the_pools_bound_holds_before_the_devices(device: Any) -> None:
     pool = Pool(device, PoolSizes(limit=4096, keep=0))
     block = pool.device_block(3000)

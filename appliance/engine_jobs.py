@@ -26,7 +26,7 @@ MODELS: Final = {
 """Task -> its pack and graphs."""
 COMMAND_S: Final = 3.0
 STEPS: Final = 9
-"""Eight tokens and the end: a usual command."""
+"""Eight tokens and the end: a longer command. The clip may end sooner."""
 WINDOWS: Final = 30
 PHONEMES: Final = "tˈɜːnd ˈɔn ðə lˈaɪts."
 """“Turned on the lights.”"""
@@ -58,6 +58,8 @@ def _command(store: Store, streams: Mapping[str, Stream]) -> Feeds:
     for _ in range(STEPS):
         steps.append({"ids": np.array([[token]], dtype=np.int64), "rows": np.zeros(1, dtype=np.int64), **cross})
         token = int(streams["decoder"].run(steps[-1])["logits"][0, -1].argmax())
+        if token == p.end_token:
+            break  # beyond it a graph says what it was never taught, and fewer bits say something else
     return {"encoder": [{"audio": audio}], "decoder": steps}
 
 

@@ -34,7 +34,7 @@ user limited
 topic write wren/#
 topic deny wren/box/secret
 """
-PROGRAMS: Final = ("mosquitto", "mosquitto_passwd", "openssl")
+PROGRAMS: Final = ("mosquitto", "mosquitto_passwd", "mosquitto_sub", "openssl")
 TIMEOUT_S: Final = 15.0
 
 

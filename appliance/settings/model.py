@@ -185,6 +185,8 @@ class MqttSettings(_Group):
     """What Home Assistant's discovery topics begin with."""
     discovery: Literal["device", "components", "both", "off"] = "both"
     """How Wren makes itself known to Home Assistant: device needs 2024.11 or newer, components suits all."""
+    transcripts: bool = False
+    """Tell over MQTT what was said; whoever may read at the broker can then read it."""
     embedded: bool = True
     """Run a broker of Wren's own where no host is set."""
 

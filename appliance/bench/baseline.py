@@ -126,7 +126,10 @@ def _run(
         raise BaselineError(f"{command[0]} was ended: not done after {limit_s:.0f} s (or killed for memory)")
     if code:
         lines = stderr.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it said nothing"]
-        raise BaselineError(f"{command[0]} failed with code {code}: {lines[-1][:_ERROR_CHARS]}")
+        environment_at = Path(command[0]).parent / _ENVIRONMENT
+        # The program looks only whether an environment is there: one left half made would stay so.
+        hint = f" (if that was left half made: rm -r {environment_at})" if environment_at.is_dir() else ""
+        raise BaselineError(f"{command[0]} failed with code {code}: {lines[-1][:_ERROR_CHARS]}{hint}")
 
 
 @contextlib.contextmanager

@@ -157,10 +157,9 @@ class Report:
     def _commands(self) -> Iterator[str]:
         columns: list[Column] = [("Wren", self.all_results, self.peak_rss_mb)]
         for run in self.baselines:
-            columns += [
-                ("Wren, same clips", self.same_clips(run), self.peak_rss_mb),
-                (f"baseline {run.config}", run.results, run.peak_rss_mb),
-            ]
+            if len(same := self.same_clips(run)) < len(self.all_results):
+                columns.append(("Wren, same clips", same, self.peak_rss_mb))
+            columns.append((f"baseline {run.config}", run.results, run.peak_rss_mb))
         yield from comparison(_once(columns))
         for run in self.baselines:
             yield from _ratio_lines(run.config, slower(Summary.of(run.results), Summary.of(self.same_clips(run))))

@@ -141,6 +141,13 @@ def test_a_program_that_fails_or_breaks_its_contract_is_said(tmp_path: Path, cod
     assert caught.value.code == "bench.baseline"
 
 
+def test_an_environment_that_may_be_half_made_is_named(tmp_path: Path) -> None:
+    peer = _program(tmp_path / "peer", "import nothing_of_that_name")
+    (peer / ".venv").mkdir()
+    with pytest.raises(BaselineError, match=r"nothing_of_that_name.*rm -r .*peer/\.venv"):
+        run_baseline(peer, _clips(tmp_path), silent)
+
+
 def test_a_program_that_cannot_be_run_is_said(tmp_path: Path) -> None:
     peer = _program(tmp_path / "peer")
     (peer / "run.sh").chmod(0o644)

@@ -137,6 +137,12 @@ def test_the_baseline_is_compared_on_the_clips_that_both_heard() -> None:
     assert baseline["times_slower_than_wren"]["total_p95"] == 10.0
 
 
+def test_wrens_figures_on_the_same_clips_stand_beside_a_baseline_that_heard_fewer() -> None:
+    assert "| Wren | Wren, same clips | baseline A |" in a_report().markdown()
+    everything = a_report(passes=[[a_result(250.0), a_result(350.0, clip=a_clip("b.flac"))]])
+    assert "| Wren | baseline A |" in everything.markdown()
+
+
 def test_repeats_count_together_and_are_told_apart() -> None:
     passes = [[a_result(250.0)], [a_result(270.0)], [a_result(260.0)]]
     report = a_report(passes=passes, baselines=[])

@@ -59,6 +59,7 @@ __all__ = [
 
 _RING_S: Final = 2.0
 _GAP_FRAMES: Final = 2
+_CLOSING: Final = (".", "?", "!")
 
 
 class Session:
@@ -240,6 +241,7 @@ class Session:
             fall_db=heard.fall_db,
             certain=accepted is not None and accepted.certain,
             verbatim=reach is not None and reach.complete,
+            closed=hypothesis is not None and hypothesis.text.endswith(_CLOSING),
             unfinished=hypothesis is not None and _unfinished(hypothesis),
             extension=Extension.NONE if accepted is None else accepted.extension,
             steady_s=self._steady.lasted_s(self._runner.now()),

@@ -76,13 +76,14 @@ def _ends_after(endpoint: MeaningEndpoint, **known: object) -> tuple[float, str]
     return 4.0, "never"
 
 
-WHOLE = {"understood": True, "certain": True, "verbatim": True}
+WHOLE = {"understood": True, "certain": True, "verbatim": True, "closed": True}
 NEAR = {**WHOLE, "verbatim": False}
 TABLE = [
     ({**WHOLE, "extension": Extension.NONE}, QUICK.whole_s, "whole"),
     ({**WHOLE, "extension": Extension.RARE}, QUICK.whole_s, "whole"),
     ({**WHOLE, "fall_db": 2.0}, QUICK.whole_s + QUICK.abrupt_s, "whole"),
     (NEAR, QUICK.near_whole_s, "near-whole"),
+    ({**WHOLE, "closed": False}, QUICK.near_whole_s, "near-whole"),
     ({**NEAR, "fall_db": 2.0}, QUICK.near_whole_s + QUICK.abrupt_s, "near-whole"),
     ({**WHOLE, "extension": Extension.LIKELY}, QUICK.may_go_on_s, "whole-so-far"),
     ({**NEAR, "unfinished": True}, QUICK.unsure_s, "understood"),
@@ -112,7 +113,7 @@ def test_a_guess_is_worth_it_long_before_voice_activity_lets_go() -> None:
 
 def test_a_television_does_not_make_it_listen_for_ever() -> None:
     endpoint = MeaningEndpoint()
-    behind = replace(SPEAKING, understood=True, certain=True, verbatim=True)
+    behind = replace(SPEAKING, understood=True, certain=True, verbatim=True, closed=True)
     assert endpoint.decide(replace(behind, faint_s=0.5)).verdict is Verdict.WAIT
     assert endpoint.decide(replace(behind, faint_s=0.9)) == Decision(Verdict.END, "whole")
     as_loud = replace(SPEAKING, steady_s=QUICK.steady_s)
@@ -139,6 +140,7 @@ EVIDENCE = st.builds(
     fall_db=st.floats(0, 40),
     certain=st.booleans(),
     verbatim=st.booleans(),
+    closed=st.booleans(),
     unfinished=st.booleans(),
     extension=st.sampled_from(Extension),
     steady_s=st.floats(0, 5),
@@ -158,6 +160,7 @@ def test_an_early_end_needs_a_sure_and_whole_sentence(evidence: Evidence) -> Non
     if decision.reason == "whole":
         assert evidence.certain
         assert evidence.verbatim
+        assert evidence.closed
         assert not evidence.unfinished
         assert evidence.understood
         assert evidence.extension is not Extension.LIKELY

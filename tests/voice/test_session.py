@@ -70,7 +70,7 @@ def quick() -> tuple[SimulatedRunner, Bench]:
     """With the endpoint that weighs what was said."""
     runner = SimulatedRunner()
     bench = Bench(runner, SimulatedPlayer(runner), endpoint=MeaningEndpoint())
-    bench.recogniser.reach = WHOLE
+    bench.recogniser.reach, bench.recogniser.text = WHOLE, "Turn on the lights."
     runner.attach(bench.session)
     return runner, bench
 
@@ -491,11 +491,11 @@ def test_a_television_as_loud_as_the_speaker_ends_when_the_sentence_stays_the_sa
 
 def test_a_single_short_word_is_heard(quick: tuple[SimulatedRunner, Bench]) -> None:
     runner, bench = quick
-    bench.recogniser.text = "stop"
+    bench.recogniser.text = "Stop."
     runner.call(bench.session.listen)
     _hear(runner, frames(silence(0.5), speech(0.12), 0.3 * speech(0.1), silence(2.0)))
     assert bench.one(events.EndpointReached).time_s < 1.0
-    assert bench.thinker.matched[-1] == "stop"
+    assert bench.thinker.matched[-1] == "Stop."
     assert len(bench.thinker.committed) == 1
 
 

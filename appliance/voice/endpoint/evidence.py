@@ -61,6 +61,8 @@ class Evidence:
     """What was understood is near enough to what was said for an early end."""
     verbatim: bool = False
     """The words as recognised are a whole sentence of the grammar; False where they only come near one."""
+    closed: bool = False
+    """The recogniser put a full stop (or ? or !): to its ear, melody and words, the sentence is over."""
     unfinished: bool = False
     """The words as recognised are the beginning of a sentence, and no whole one."""
     extension: Extension = Extension.NONE

@@ -24,9 +24,9 @@ class MeaningSettings:
     likely_s: float = 0.05
     """Worth recognising what was said. Stops within words ("ligh·t") are mostly shorter."""
     whole_s: float = 0.15
-    """Ends a sentence of the grammar, word for word, that seldom goes on after a pause."""
-    near_whole_s: float = 0.3
-    """Ends one that was recognised almost so: half a word is recognised almost as the whole one, too."""
+    """Ends a sentence of the grammar, word for word and with a full stop, that seldom goes on after a pause."""
+    near_whole_s: float = 0.35
+    """Ends one without the full stop, or recognised almost so: half a word looks almost like the whole one, too."""
     abrupt_s: float = 0.15
     """Added to both where the sound stopped loud: speech that ends dies away, speech that is broken off does not."""
     abrupt_db: float = 5.0
@@ -100,6 +100,6 @@ class MeaningEndpoint:
         if evidence.extension is Extension.LIKELY:
             return settings.may_go_on_s + extra_s, "whole-so-far"
         abrupt_s = settings.abrupt_s if evidence.fall_db < settings.abrupt_db else 0.0
-        if evidence.verbatim:
+        if evidence.verbatim and evidence.closed:
             return settings.whole_s + abrupt_s, "whole"
         return settings.near_whole_s + abrupt_s, "near-whole"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from array import array
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -114,6 +115,19 @@ class LetterBias:
         if state is None:
             return _NOWHERE
         return Reach(True, self.complete(state), self.extension(state))
+
+    def warm(self, states: int) -> None:
+        """Make the states nearest to the start now: those of the first words are the largest, and every utterance
+        comes through them."""
+        todo: deque[_State] = deque([self._start])
+        seen = {id(self._start)}
+        while todo and self.states < min(states, self._max_states):
+            state = todo.popleft()
+            for letter in [*state.pending]:
+                following = self._made(state, letter)
+                if following is not None and id(following) not in seen:
+                    seen.add(id(following))
+                    todo.append(following)
 
     def _extension(self, state: _State) -> Extension:
         if state.open or state.wild_end or not self.complete(state):

@@ -6,13 +6,27 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from appliance.intent.types import HomeView
+from appliance.voice.asr.bias import LetterBias
 from appliance.voice.asr.protocol import Bias
 
-__all__ = ["BiasCounts", "BiasKeeper"]
+__all__ = ["BiasCounts", "BiasKeeper", "home_bias"]
 
 _LOG = logging.getLogger(__name__)
+
+_WARM_STATES: Final = 2000
+"""States made in the background with a new bias (0.2 s), so that the first utterance need not make them."""
+
+
+def home_bias(view: HomeView) -> Bias:
+    """The bias of a home: about a second, two for a thousand things. Raises IntentError where there is no grammar."""
+    from appliance.intent.phrases import phrase_graph
+
+    bias = LetterBias(phrase_graph(view))
+    bias.warm(_WARM_STATES)
+    return bias
 
 
 @dataclass(slots=True)
@@ -35,11 +49,11 @@ class BiasKeeper:
         view: Callable[[], HomeView],
         submit: Callable[[Callable[[], None]], object],
         *,
-        build: Callable[[HomeView], Bias],
         naming: Callable[[HomeView], object],
+        build: Callable[[HomeView], Bias] = home_bias,
     ) -> None:
-        """`submit` runs a job on some other thread, soon (an executor's `submit`); `build` makes a bias of a view, in
-        seconds; `naming` is the part of a view that it depends on: an equal one needs no new bias."""
+        """`submit` runs a job on some other thread, soon (an executor's `submit`); `naming` is the part of a
+        view that the bias depends on (`lexicon.naming`): an equal one needs no new bias; `build` makes one."""
         self._view = view
         self._submit = submit
         self._build = build

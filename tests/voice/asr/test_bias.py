@@ -149,6 +149,16 @@ def test_states_are_bounded_and_a_held_one_stays_good() -> None:
     assert bias.complete(end)
 
 
+def test_warming_makes_states_that_walking_then_finds() -> None:
+    builder = GraphBuilder()
+    bias = LetterBias(builder.graph(1, builder.words([(p, END) for p in ("red light", "blue light", "off")])))
+    bias.warm(1000)
+    made = bias.states
+    assert bias.look("blue light").complete
+    assert not bias.look("blue lamp").inside
+    assert bias.states == made
+
+
 def test_many_threads_walk_one_bias() -> None:
     rng = random.Random(6)
     phrases = sorted({" ".join(rng.choices(["red", "blue", "light", "on"], k=5)) for _ in range(300)})

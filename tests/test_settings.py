@@ -72,6 +72,7 @@ ALLOWED: dict[str, st.SearchStrategy[PlainValue]] = {
     "mqtt.prefix": st.sampled_from(["wren", "home/wren"]),
     "mqtt.discovery_prefix": st.sampled_from(["homeassistant", "ha"]),
     "mqtt.discovery": st.sampled_from(["device", "components", "both", "off"]),
+    "mqtt.transcripts": st.booleans(),
     "mqtt.embedded": st.booleans(),
 }
 FILES = {"home_file", "mqtt.ca_file", "mqtt.client_certificate", "mqtt.client_key"}

@@ -68,6 +68,8 @@ class BuildReport(BaseModel):
     bytes: int
     layers: int
     seconds: float
+    cpu_s: float
+    """Processor time of the build's process, all threads."""
     log: str
     """What TensorRT warned of."""
 
@@ -120,7 +122,7 @@ def main() -> int:
 def build(request: BuildRequest, trt: TensorRt, say: Any, cancelled: threading.Event) -> BuildReport:
     """Parse, check, build, write. `say` takes a message; raises `EngineRefusedError`, `ProfileError`,
     `EngineCancelledError`, `OSError`."""
-    start, log = time.monotonic(), LogLines()
+    start, cpu_start, log = time.monotonic(), time.process_time(), LogLines()
     logger = log.logger(trt)
     builder = checked(trt.Builder(logger), "make a builder", log, EngineRefusedError)
     network = _parsed(trt, builder, request.onnx, logger, log)
@@ -141,6 +143,7 @@ def build(request: BuildRequest, trt: TensorRt, say: Any, cancelled: threading.E
         bytes=plan.nbytes,
         layers=network.num_layers,
         seconds=round(time.monotonic() - start, 2),
+        cpu_s=round(time.process_time() - cpu_start, 2),
         log=log.text(nothing=""),
     )
 

@@ -45,6 +45,8 @@ class EngineSpec:
     graph: GraphProfiles
     states: Sequence[StateTensor] = ()
     settings: BuildSettings = field(default_factory=BuildSettings)
+    onnx_sha256: str | None = None
+    """Of the file, where it has been verified already; None: it is read for it."""
 
 
 @functools.cache
@@ -92,10 +94,10 @@ class Provider:
     runner: Runner = field(default=run_build)
 
     def key(self, spec: EngineSpec) -> EngineKey:
-        """What the engine depends on. Reads the whole graph file."""
+        """What the engine depends on."""
         info = self.at.device.info()
         return EngineKey(
-            onnx_sha256=sha256_of(spec.onnx),
+            onnx_sha256=spec.onnx_sha256 or sha256_of(spec.onnx),
             flavour=self.at.flavour,
             tensorrt=self.at.trt.__version__,
             cuda=info.cuda,

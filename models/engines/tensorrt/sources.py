@@ -61,15 +61,15 @@ def spec_for(store: Store, pack_id: str, part: str, precision: str, settings: Bu
     if precision not in PRECISIONS:
         raise CatalogueError(f"TensorRT runs {', '.join(PRECISIONS)}; not {precision}")
     graph = profiles_for(pack_id, part)
-    onnx = _graph_file(store, pack_id, part, precision)
-    states = store.open(pack_id).pack.state_tensors(part)
-    return EngineSpec(f"{pack_id} {part} {precision}", onnx, graph, states, settings)
+    onnx, sha256 = _graph_file(store, pack_id, part, precision)
+    states = store.catalogue.get(pack_id).state_tensors(part)
+    return EngineSpec(f"{pack_id} {part} {precision}", onnx, graph, states, settings, sha256)
 
 
 def golden(store: Store, pack_id: str, part: str, precision: str) -> Golden:
     """Inputs as they come in use, answered by the FP32 graph on the CPU. Computed here and now: a second or so."""
-    states = store.open(pack_id).pack.state_tensors(part)
-    file = _graph_file(store, pack_id, part, "fp32")
+    states = store.catalogue.get(pack_id).state_tensors(part)
+    file, _ = _graph_file(store, pack_id, part, "fp32")
     feeds = {
         "moonshine-base-en": _recogniser_feeds,
         "piper-en-us-joe": _voice_feeds,
@@ -82,15 +82,18 @@ def golden(store: Store, pack_id: str, part: str, precision: str) -> Golden:
     return Golden(feeds, reference, _SNR_DB[precision])
 
 
-def _graph_file(store: Store, pack_id: str, part: str, precision: str) -> Path:
+def _graph_file(store: Store, pack_id: str, part: str, precision: str) -> tuple[Path, str]:
+    """A graph's file, verified, and its checksum."""
     from models.convert import needs_conversion, open_artefact
     from models.quantize import open_quantised
 
-    if precision != "fp32":
-        return open_quantised(store, pack_id)[0].path(part, precision)
-    if needs_conversion(pack_id):
-        return open_artefact(store, pack_id).path(part, precision)
-    return next(store.open(pack_id).path(f.name) for f in store.open(pack_id).pack.files if f.name.endswith(".onnx"))
+    if precision == "fp32" and not needs_conversion(pack_id):
+        pack = store.open(pack_id)
+        file = next(f for f in pack.pack.files if f.name.endswith(".onnx"))
+        return pack.path(file.name), file.sha256
+    artefact = open_artefact(store, pack_id) if precision == "fp32" else open_quantised(store, pack_id)[0]
+    path = artefact.path(part, precision)
+    return path, next(f.sha256 for f in artefact.manifest.files if (f.part, f.precision) == (part, precision))
 
 
 def _speech(store: Store) -> Array:
@@ -104,15 +107,17 @@ def reference_engines(store: Store, pack_id: str) -> dict[str, Engine]:
     """Every graph of a pack that TensorRT may run, in FP32 on the CPU: part -> engine, to be closed."""
     engines: dict[str, Engine] = {}
     for part in PARTS[pack_id]:
-        states = store.open(pack_id).pack.state_tensors(part)
-        engines[part] = OrtCpuEngine(_graph_file(store, pack_id, part, "fp32"), states)
+        states = store.catalogue.get(pack_id).state_tensors(part)
+        engines[part] = OrtCpuEngine(_graph_file(store, pack_id, part, "fp32")[0], states)
     return engines
 
 
 @contextlib.contextmanager
 def _run(store: Store, pack_id: str, part: str) -> Iterator[OrtCpuEngine]:
     """An FP32 graph on the CPU, on the way to another's inputs."""
-    engine = OrtCpuEngine(_graph_file(store, pack_id, part, "fp32"), store.open(pack_id).pack.state_tensors(part))
+    engine = OrtCpuEngine(
+        _graph_file(store, pack_id, part, "fp32")[0], store.catalogue.get(pack_id).state_tensors(part)
+    )
     with contextlib.closing(engine):
         yield engine
 

@@ -365,7 +365,6 @@ class ITensor:
     name: str
     kind: int
     shape: tuple[int, ...]
-    is_shape_tensor: bool = False
 
 
 def _tensors(values: Sequence[Any]) -> list[ITensor]:

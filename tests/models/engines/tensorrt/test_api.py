@@ -100,6 +100,13 @@ def test_all_members_we_name_are_listed() -> None:
     assert ("MemoryPoolType", "WORKSPACE") in named  # the search finds something
 
 
+def test_the_protocols_hold_nothing_that_our_code_does_not_use() -> None:
+    ours = "".join(source.read_text() for source in SOURCES if source.name != "api.py")
+    for name, protocol in CLASSES.items():
+        for member in (*(m for m, _ in _methods(protocol)), *(m for m, _ in _properties(protocol))):
+            assert re.search(rf"\.{member}\b", ours), f"{name}.{member}"
+
+
 def test_the_older_checker_of_the_shared_folder_finds_nothing_either(shared: Path) -> None:
     """It follows values instead of protocols, as far as it can: the two overlap."""
     import subprocess

@@ -65,7 +65,7 @@ def test_a_graph_that_is_not_for_tensorrt_is_named() -> None:
 def test_the_table_fits_our_graphs(real_store: Store, pack_id: str, part: str) -> None:
     from models.engines.tensorrt.sources import _graph_file
 
-    with contextlib.closing(OrtCpuEngine(_graph_file(real_store, pack_id, part, "fp32"))) as engine:
+    with contextlib.closing(OrtCpuEngine(_graph_file(real_store, pack_id, part, "fp32")[0])) as engine:
         inputs = {n: tuple(d if isinstance(d, int) else -1 for d in i.dims) for n, i in engine.inputs.items()}
     validate(profiles_for(pack_id, part).profiles, inputs)
 

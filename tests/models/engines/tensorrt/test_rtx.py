@@ -1,7 +1,7 @@
 """NVIDIA's own parser and builder (TensorRT-RTX, which needs no GPU) on every graph that goes to TensorRT, and on what
 must be refused. Nothing runs here: an engine that is built is an engine that is accepted.
 
-`pip install .[tensorrt-check]`; benchmarks/tensorrt_builds.md has the times of all.
+`pip install .[tensorrt-check]`; docs/tensorrt.md has the figures of all.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def test_every_graph_of_ours_is_built_for_every_gpu(
     )
     assert (tmp_path / "engine").stat().st_size == report.bytes > 100_000
     assert any("Building engine" in stage for stage in seen)
-    print(f"\n{spec.name}: {report.layers} layers, {report.bytes / 1e6:.1f} MB for {len(SMS)} GPUs, {report.seconds} s")
+    figures = f"{len(spec.graph.profiles) or 1} | {report.layers} | {report.bytes / 1e6:.1f} | {report.cpu_s:.1f}"
+    print(f"\n| {spec.name} | {figures} |")
 
 
 # ---- refusals -------------------------------------------------------------------------------------

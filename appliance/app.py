@@ -13,6 +13,7 @@ from appliance.engines import EngineOpener
 from appliance.events import Listener
 from appliance.machine import this_machine
 from appliance.planning import current_plan
+from appliance.voice.asr.bias_keeper import BiasKeeper
 from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.tokenizer import Tokenizer
 from appliance.voice.endpoint import EndpointSettings, EndpointStyle, SilenceSettings, make_endpoint
@@ -30,7 +31,8 @@ from models.convert import Artefact, prepare
 if TYPE_CHECKING:
     from appliance.intent.assistant import Assistant
     from appliance.intent.skills.timers import Timer
-    from appliance.intent.types import Home, Reply, Understanding, UtteranceId
+    from appliance.intent.types import Home, HomeView, Reply, Understanding, UtteranceId
+    from appliance.voice.asr.protocol import Bias
     from models.engines.base import Engine
 
 __all__ = ["ASR_PACK", "TTS_PACK", "VAD_PACK", "SharedAssistant", "Wren", "WrenSettings", "open_assistant"]
@@ -96,6 +98,10 @@ class SharedAssistant:
         with self._lock:
             return asyncio.run(self._assistant.commit(understanding, key))
 
+    def view(self) -> HomeView:
+        """See `Assistant.view`."""
+        return self._assistant.view()
+
     def tick(self) -> list[tuple[Timer, Reply | None]]:
         """See `Assistant.tick`: timers that have ended since the last call."""
         with self._lock:
@@ -119,6 +125,14 @@ class Wren:
         self._cache = ReplyCache()
         self.advice = advise(Heat.NORMAL)
         """What the machine's heat allows just now."""
+        self._biases = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bias")
+        self.bias: BiasKeeper | None = None
+        """What this home's people are likely to say; None where only the voice was opened."""
+        if engines is not None:
+            from appliance.intent.lexicon import naming  # loads the grammar's library
+
+            self.bias = BiasKeeper(engines.assistant.view, self._biases.submit, naming=naming)
+            self.bias.current()  # orders the first
 
     @classmethod
     def open(
@@ -165,7 +179,14 @@ class Wren:
         phonemiser = self._voice.phonemiser
         if isinstance(phonemiser, EspeakPhonemiser):
             phonemiser.close()
+        self._biases.shutdown(wait=False, cancel_futures=True)
         self.opener.close()
+
+    def wait_for_bias(self) -> None:
+        """Until the phrases of the home are there (a second or so): for recordings, which must not depend on timing."""
+        if self.bias is not None:
+            self.bias.current()
+            self._biases.submit(lambda: None).result()
 
     @property
     def degraded(self) -> tuple[str, ...]:
@@ -210,8 +231,16 @@ class Wren:
             thinker=engines.assistant,
             synthesiser=self.synthesiser(),
             player=player,
+            bias=self._bias,
+            may_guess=self._may_guess,
         )
         return Session(name, parts, runner, emit, replace(self.settings.session, area=engines.area))
+
+    def _bias(self) -> Bias | None:
+        return None if self.bias is None else self.bias.current()
+
+    def _may_guess(self) -> bool:
+        return self.advice.speculate
 
     def _need(self) -> _Engines:
         if self._engines is None:

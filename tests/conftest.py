@@ -29,4 +29,5 @@ def shared() -> Path:
 def wren() -> Iterator[Wren]:
     """All engines, real, opened once."""
     with Wren.open(WrenSettings()) as opened:
+        opened.wait_for_bias()
         yield opened

@@ -55,9 +55,11 @@ def open_wren(settings: WrenSettings, *, voice_only: bool = False) -> Wren:
 
     progress = TerminalProgress()
     try:
-        return Wren.open(settings, progress, store=model_store(), voice_only=voice_only)
+        wren = Wren.open(settings, progress, store=model_store(), voice_only=voice_only)
     finally:
         progress.finish()
+    wren.wait_for_bias()
+    return wren
 
 
 def print_json(data: object) -> None:

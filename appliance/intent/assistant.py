@@ -56,6 +56,10 @@ class Assistant:
         """Keeps the keys of this run's timers apart from those that a home remembers of an earlier run."""
         self._replies: OrderedDict[UtteranceId, asyncio.Future[Reply]] = OrderedDict()
 
+    def view(self) -> HomeView:
+        """The home as it is now."""
+        return self._home.view()
+
     def match(self, text: str, area: str | None = None) -> Understanding:
         """What a text means, spoken in `area` (default: where the home has its microphone). Pure; never raises."""
         self.refresh()

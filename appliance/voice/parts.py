@@ -176,6 +176,11 @@ def no_bias() -> Bias | None:
     return None
 
 
+def always() -> bool:
+    """Nothing stands against guessing."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class SessionParts:
     """The session's own streams, and what it shares."""
@@ -190,6 +195,8 @@ class SessionParts:
     player: Player
     bias: Callable[[], Bias | None] = no_bias
     """What this home's people are likely to say, as it is now; None while there is none."""
+    may_guess: Callable[[], bool] = always
+    """Whether work may be done ahead just now: a hot machine does none."""
 
 
 @dataclass(frozen=True, slots=True)

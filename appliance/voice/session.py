@@ -189,7 +189,7 @@ class Session:
             # Voice activity did not let go in so short a pause, so it cannot say that speech began again.
             self._resumed()
         self._decide(heard)
-        if speech.speaking and self._state.phase is Phase.LISTENING and self._may_guess():
+        if speech.speaking and self._state.phase is Phase.LISTENING and self._parts.may_guess():
             self._recognitions.partial(self._state.generation, self._runner.now(), heard.now_s)
 
     def _speech_began(self, speech: SpeechState) -> None:
@@ -248,7 +248,7 @@ class Session:
         )
 
     def _may_guess(self) -> bool:
-        return self._budget.allows(self._runner.now())
+        return self._parts.may_guess() and self._budget.allows(self._runner.now())
 
     def _recognition_made(self, message: RecognitionMade) -> None:
         self._budget.spend(message.cost_s)

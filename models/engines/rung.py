@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
@@ -134,6 +135,8 @@ class Slot:
     """A call is still in it: it is never touched again, not even to close it."""
     run_s: float | None = None
     """Seconds that the last run took, whichever stream's."""
+    streams: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
+    """Who runs on it."""
 
 
 Listener = Callable[[RungChanged], None]
@@ -188,7 +191,10 @@ class Ladder:
     def tell(self, event: RungChanged) -> None:
         """Log, and tell the listener."""
         _log.warning("%s runs on %s from now on: %s", event.task, event.after, event.reason)
-        self.listener(event)
+        try:
+            self.listener(event)
+        except Exception:  # noqa: BLE001 (whoever listens must not cost the one who speaks a word)
+            _log.exception("a listener failed at %s", event)
 
     def blame(self, slot: Slot, fault: Fault) -> None:
         """Another rung managed what this one failed at: it serves no more."""
@@ -198,6 +204,26 @@ class Ladder:
         if fault.lasting:
             rung = slot.rung
             self.quarantine.add(rung.key, task=self.task, rung=rung.name, kind=fault.kind, reason=fault.reason)
+
+    def moved(self, stream: object, before: Slot | None, after: Slot) -> None:
+        """A stream went over. The weights of a rung that was put away go when the last stream has left it."""
+        with self.lock:
+            after.streams.add(stream)
+            if before is None or before is after:
+                return
+            before.streams.discard(stream)
+            if before.streams or before.hung or before.status not in ("set aside", "quarantined"):
+                return
+            engine, before.engine = before.engine, None
+        if engine is not None:
+            # Beside: somebody is speaking, and a device that has failed may take its time.
+            threading.Thread(target=self._release, args=(before, engine), name="release", daemon=True).start()
+
+    def _release(self, slot: Slot, engine: Engine) -> None:
+        try:
+            engine.close()
+        except Exception as error:  # noqa: BLE001 (it failed before: that it cannot even be closed is only noted)
+            _log.info("%s: %s cannot be closed: %s", self.task, slot.rung.name, error)
 
     def _open(self, slot: Slot) -> bool:
         if self.closed:

@@ -172,8 +172,12 @@ def quarantine_of(store: Store) -> Quarantine:
 
 
 def with_engine(rung: Rung, engine: Engine) -> Rung:
-    """The rung, its engine made already: for `LadderEngine.offer`, when a build is done."""
-    return replace(rung, open=lambda: engine)
+    """The rung, its engine made already: for `LadderEngine.offer`, when a build is done.
+
+    Opened again, later, it opens as the rung would have: the engine that was given may be closed by then.
+    """
+    given = [engine]
+    return replace(rung, open=lambda: given.pop() if given else rung.open())
 
 
 def _kinds(choice: Choice, part: str) -> Iterator[Kind]:

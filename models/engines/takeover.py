@@ -48,6 +48,7 @@ class LadderStream:
             except _FailedError as error:
                 failed.append((slot, error.fault))
                 continue
+            ladder.moved(self, None, slot)
             self._settle(failed, slot, None)
             return
         raise _error(ladder, failed[0][1] if failed else None)
@@ -113,9 +114,10 @@ class LadderStream:
             except _FailedError as also:
                 failed.append((slot, also.fault))
                 continue
-            self._slot, self._stream, self._ran = slot, stream, False
+            left, self._slot, self._stream, self._ran = self._slot, slot, stream, False
             self._converted.clear()
             self._settle(failed, slot, carried)
+            self._ladder.moved(self, left, slot)
             return made
         raise _error(self._ladder, fault)
 
@@ -167,8 +169,9 @@ class LadderStream:
         except _FailedError as failed:
             _log.warning("%s: no stream on %s: %s", self._ladder.task, serving.rung.name, failed)
             return False
-        self._slot, self._stream, self._ran = serving, stream, False
+        left, self._slot, self._stream, self._ran = self._slot, serving, stream, False
         self._converted.clear()
+        self._ladder.moved(self, left, serving)
         return True
 
     # ---- calls ------------------------------------------------------------------------------------

@@ -44,16 +44,19 @@ class Ladder:
         self.events: list[RungChanged] = []
         self.quarantine = quarantine or Quarantine(None)
         self.watchdog = Watchdog("test")
-        self.upper = FakeFaultyEngine(FakeSumEngine("float16"), upper)
-        self.middle = FakeFaultyEngine(FakeSumEngine(), middle or FakeFaults())
-        self.lower = FakeSumEngine()
+        self._made: dict[str, Callable[[], Any]] = {
+            "upper": lambda: FakeFaultyEngine(FakeSumEngine("float16"), upper),
+            "middle": lambda: FakeFaultyEngine(FakeSumEngine(), middle or FakeFaults()),
+            "lower": FakeSumEngine,
+        }
+        self.upper, self.middle, self.lower = (make() for make in self._made.values())
         self.opened: list[str] = []
         self.engine = LadderEngine(
             "sum",
             [
-                rung("upper fp16", self._opener("upper", self.upper)),
-                rung("middle fp32", self._opener("middle", self.middle)),
-                rung("lower fp32", self._opener("lower", self.lower), limits=None),
+                rung("upper fp16", self._opener("upper")),
+                rung("middle fp32", self._opener("middle")),
+                rung("lower fp32", self._opener("lower"), limits=None),
             ],
             [SUM],
             quarantine=self.quarantine,
@@ -61,10 +64,12 @@ class Ladder:
             listener=self.events.append,
         )
 
-    def _opener(self, name: str, engine: Any) -> Callable[[], Any]:
+    def _opener(self, name: str) -> Callable[[], Any]:
         def open_() -> Any:
+            if name in self.opened:
+                setattr(self, name, self._made[name]())
             self.opened.append(name)
-            return engine
+            return getattr(self, name)
 
         return open_
 
@@ -242,6 +247,50 @@ def test_an_error_of_no_known_class_is_a_fault_too() -> None:
     assert [stream.run(_x(1))["y"][0] for _ in range(3)] == [1, 2, 3]
     (entry,) = ladder.quarantine.entries()
     assert (entry.kind, entry.reason, entry.rung) == ("error", "driver: 719", "upper fp16")
+
+
+def _closed_soon(engine: FakeFaultyEngine) -> bool:
+    for _ in range(200):
+        if engine.closed:
+            return True
+        threading.Event().wait(0.01)
+    return False
+
+
+def test_the_weights_of_a_failed_engine_go_when_its_last_stream_has_left() -> None:
+    ladder = Ladder(FakeFaults(at=2))
+    a, b = ladder.engine.stream(), ladder.engine.stream()
+    a.run(_x(1))
+    b.run(_x(1))
+    assert a.run(_x(1))["y"][0] == 2
+    assert not ladder.upper.closed
+    b.reset()
+    assert _closed_soon(ladder.upper)
+    assert b.run(_x(1))["y"][0] == 1
+
+
+def test_a_rung_whose_weights_are_gone_is_opened_again_when_it_is_tried_again() -> None:
+    ladder = Ladder(FakeFaults(at=0))
+    stream = ladder.engine.stream()
+    stream.run(_x(1))
+    assert _closed_soon(ladder.upper)
+    ladder.upper.faults.at = 10**9
+    ladder.quarantine.clear()
+    ladder.engine.retry()
+    assert ladder.opened == ["upper", "middle", "upper"]
+    stream.reset()
+    assert stream.run(_x(1))["y"][0] == 1
+    assert ladder.engine.state().serving == "upper fp16"
+
+
+def test_a_listener_that_fails_costs_no_word() -> None:
+    def fail(event: RungChanged) -> None:
+        raise ValueError(event.after)
+
+    faults = FakeFaults(at=1)
+    rungs = [rung("a", lambda: FakeFaultyEngine(FakeSumEngine(), faults)), rung("b", FakeSumEngine)]
+    stream = LadderEngine("sum", rungs, [SUM], listener=fail).stream()
+    assert [stream.run(_x(1))["y"][0] for _ in range(3)] == [1, 2, 3]
 
 
 # ---- opening, quarantine and offers -----------------------------------------------------------------

@@ -145,7 +145,7 @@ class TensorRtStream:
         if inputs.keys() != engine.inputs.keys():
             raise EngineError(f"{engine.name}: wants inputs {sorted(engine.inputs)}, got {sorted(inputs)}")
         for name, value in inputs.items():
-            _check_type(engine.name, engine.inputs[name], value)
+            _check_input(engine.name, engine.inputs[name], value)
         shapes, cut = self._shapes(held, inputs)
         number = covering(engine.profiles, shapes) if shapes else 0
         shape = RunShape(number, tuple(shapes.items()))
@@ -311,11 +311,11 @@ class TensorRtStream:
         if state.keys() != names.keys():
             raise EngineError(f"{engine.name}: the state has {sorted(state)}, wanted {sorted(names)}")
         for name, value in state.items():
-            _check_type(engine.name, engine.tensors[name], value)
-            if value.ndim != len(names[name].shape):
+            wanted = names[name]
+            if not _fits(engine.tensors[name], value) or value.ndim != len(wanted.shape):
                 raise EngineError(
-                    f"{engine.name}: state {name} is {value.dtype} {value.shape}, wanted {len(names[name].shape)} "
-                    "dimensions"
+                    f"{engine.name}: state {name} is {value.dtype} {value.shape}, "
+                    f"wanted {wanted.dtype} with {len(wanted.shape)} dimensions"
                 )
         shapes = {name: value.shape for name, value in state.items()}
         if any(value.size for value in state.values()):
@@ -363,11 +363,16 @@ class TensorRtStream:
         return prod(shape) * self._engine.tensors[name].dtype.itemsize
 
 
-def _check_type(engine: str, tensor: Tensor, value: Array) -> None:
-    floats = np.issubdtype(tensor.dtype, np.floating) and np.issubdtype(value.dtype, np.floating)
-    if value.dtype != tensor.dtype and not floats:
+def _check_input(engine: str, tensor: Tensor, value: Array) -> None:
+    if not _fits(tensor, value):
         raise EngineError(f"{engine}: input {tensor.name} wants {tensor.dtype}, got {value.dtype}")
-    if value.ndim != len(tensor.dims):
-        raise EngineError(
-            f"{engine}: input {tensor.name} wants {len(tensor.dims)} dimensions {list(tensor.dims)}, got {value.shape}"
-        )
+    dims = list(tensor.dims)
+    if value.ndim != len(dims):
+        raise EngineError(f"{engine}: input {tensor.name} wants {len(dims)} dimensions {dims}, got {value.shape}")
+    if any(fixed not in (-1, n) for fixed, n in zip(dims, value.shape, strict=True)):
+        raise EngineError(f"{engine}: invalid dimensions for input: {tensor.name} wants {dims}, got {value.shape}")
+
+
+def _fits(tensor: Tensor, value: Array) -> bool:
+    """The device's type, or another width of floats: what another backend has given is taken."""
+    return value.dtype == tensor.dtype or value.dtype.kind == tensor.dtype.kind == "f"

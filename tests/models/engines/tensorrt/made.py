@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper
 
 from models.engines.base import StateTensor
 from models.engines.tensorrt.build_process import BuildRequest, build
+from models.engines.tensorrt.engine import TensorRtEngine
 from models.engines.tensorrt.key import BuildSettings, profile_data
+from models.engines.tensorrt.pool import Pool
 from models.engines.tensorrt.profiles import Profile, Span
+from models.errors import EngineError
 from tests.models.engines import fake_tensorrt
 
 SUM = StateTensor("total", "next_total", (2,))
@@ -83,3 +87,21 @@ def plan_of(onnx_path: Path, profiles: Sequence[Profile] = (), **settings: Any) 
 
 def x(*values: float) -> dict[str, Any]:
     return {"x": np.array(values, dtype=np.float32)}
+
+
+def contract_engine(path: Path, states: Sequence[StateTensor]) -> TensorRtEngine:
+    """An engine of any small graph, for `tests/models/engines/test_contract.py`: on a fake device of its own, free
+    dimensions from 0 to 512."""
+    trt: Any = fake_tensorrt
+    free: dict[str, Span] = {}
+    try:
+        graph = onnx.load(path).graph
+    except (OSError, DecodeError) as error:
+        raise EngineError(f"{path.name}: cannot be loaded: {error}") from error
+    for value in graph.input:
+        dims = [d.dim_value if d.HasField("dim_value") else None for d in value.type.tensor_type.shape.dim]
+        if None in dims:
+            shapes = ((n if d is None else d for d in dims) for n in (0, 8, 512))
+            free[value.name] = Span(*(tuple(shape) for shape in shapes))
+    plan = plan_of(path, [free] if free else ())
+    return TensorRtEngine(plan, states, trt=trt, pool=Pool(fake_tensorrt.FakeDevice()), name=path.stem)

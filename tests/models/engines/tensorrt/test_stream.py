@@ -63,7 +63,7 @@ def test_what_no_profile_covers_is_refused_and_changes_nothing(cache_onnx: Path,
         ({}, "wants inputs"),
         ({"x": np.zeros(2, dtype=np.int32)}, "wants float32, got int32"),
         ({"x": np.zeros((1, 2), dtype=np.float32)}, "wants 1 dimensions"),
-        ({"x": np.zeros(3, dtype=np.float32)}, "no profile covers"),
+        ({"x": np.zeros(3, dtype=np.float32)}, "invalid dimensions for input: x wants"),
         ({"x": np.zeros(2, dtype=np.float32), "more": np.zeros(2)}, "wants inputs"),
     ],
 )

@@ -145,6 +145,58 @@ def test_going_back_to_any_point_and_on_again_gives_what_the_cpu_gives(
     ours.close()
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(["run", "start"]), st.integers(-4, 4), st.integers(1, 3)),
+            st.tuples(st.sampled_from(["finish", "reset", "rewind", "keep", "restore"]), st.just(0), st.just(0)),
+        ),
+        max_size=40,
+    )
+)
+def test_whatever_is_done_in_whatever_order_the_state_is_what_a_list_would_hold(
+    cache_onnx: Path, make_engine: MakeEngine, steps: list[tuple[str, int, int]]
+) -> None:
+    stream = make_engine(cache_onnx, [CACHE], cache_profiles(), graphs=3).stream()
+    rows: list[int] = []
+    before: list[int] | None = None
+    kept = stream.snapshot(), list(rows)
+    under_way: list[tuple[Any, int]] = []
+
+    def end_one() -> None:
+        ticket, wanted = under_way.pop(0)
+        assert stream.finish(ticket)["y"] == wanted
+
+    for what, value, count in steps:
+        if what in ("run", "start") and len(rows) + count <= 40:
+            while (what == "run" and under_way) or len(under_way) == 2:
+                end_one()
+            before = list(rows)
+            rows = rows + [value] * count
+            under_way.append((stream.start(_rows(*[value] * count)), 2 * sum(rows)))
+            if what == "run":
+                end_one()
+            continue
+        while under_way:
+            end_one()
+        if what == "reset":
+            stream.reset()
+            rows, before = [], None
+        elif what == "rewind" and before is not None:
+            stream.rewind()
+            rows, before = before, None
+        elif what == "keep":
+            kept = stream.snapshot(), list(rows)
+        elif what == "restore":
+            stream.restore(kept[0])
+            rows, before = list(kept[1]), None
+        assert stream.snapshot()["past"][0, :, 0].tolist() == rows
+    while under_way:
+        end_one()
+    stream.close()
+
+
 def test_the_second_run_of_a_shape_is_captured_and_the_third_launched(
     sum_onnx: Path, make_engine: MakeEngine, device: Any
 ) -> None:

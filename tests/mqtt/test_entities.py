@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -150,3 +151,9 @@ def test_no_two_rows_share_a_name_on_one_platform() -> None:
     named = [(row.platform, row.name) for row in ENTITIES]
     assert len(set(named)) == len(named)
     assert all(re.fullmatch(r"[A-Z].*", row.name) for row in ENTITIES)
+
+
+def test_the_documentation_names_every_entity_and_every_command() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mqtt.md").read_text(encoding="utf-8")
+    missing = [name for name in (*ROWS, *COMMANDS) if f"`{name}`" not in page]
+    assert not missing

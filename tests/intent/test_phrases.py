@@ -148,12 +148,12 @@ def random_phrase(graph: PhraseGraph, rng: random.Random) -> str:
 def test_what_the_graph_holds_is_understood() -> None:
     house = home(LAMP, FAN, DOOR)
     graph, who, rng = phrase_graph(house.view()), assistant(LAMP, FAN, DOOR), random.Random(3)
-    phrases = [random_phrase(graph, rng) for _ in range(250)]
+    phrases = [random_phrase(graph, rng) for _ in range(400)]
     # "20.5" has the letters of "205": with the point it is understood, and so it is written by whoever hears it.
     phrases = [p for p in phrases if len(p.split()) < 25 and not any(c.isdecimal() for c in p)]
     lost = [p for p in phrases if who.match(p).intent is None]
     assert len(phrases) > 100
-    assert len(lost) <= 0.02 * len(phrases), lost
+    assert lost == []
 
 
 def test_a_thing_of_the_home_is_a_phrase_and_one_of_another_home_is_none(bias: LetterBias) -> None:

@@ -74,7 +74,7 @@ class LadderEngine:
         for slot in slots:
             engine, slot.engine = slot.engine, None
             if engine is not None and not slot.hung:
-                engine.close()
+                self._ladder.release(slot, engine)
 
     def offer(self, rung: Rung, reason: str = "it has been built") -> bool:
         """A rung that can be had now: in the place of one of its name, else above all.

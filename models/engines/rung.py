@@ -217,13 +217,15 @@ class Ladder:
             engine, before.engine = before.engine, None
         if engine is not None:
             # Beside: somebody is speaking, and a device that has failed may take its time.
-            threading.Thread(target=self._release, args=(before, engine), name="release", daemon=True).start()
+            threading.Thread(target=self.release, args=(before, engine), name="release", daemon=True).start()
 
-    def _release(self, slot: Slot, engine: Engine) -> None:
+    def release(self, slot: Slot, engine: Engine) -> None:
+        """Close an engine; that one cannot be closed, or not in time, is only noted."""
+        limits = slot.rung.limits or TimeLimits()
         try:
-            engine.close()
-        except Exception as error:  # noqa: BLE001 (it failed before: that it cannot even be closed is only noted)
-            _log.info("%s: %s cannot be closed: %s", self.task, slot.rung.name, error)
+            self.call(slot, engine.close, limits.first_s)
+        except Exception as error:  # noqa: BLE001 (nobody can do anything about it, and the others shall be closed)
+            _log.warning("%s: %s cannot be closed: %s", self.task, slot.rung.name, error)
 
     def _open(self, slot: Slot) -> bool:
         if self.closed:

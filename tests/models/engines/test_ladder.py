@@ -509,6 +509,26 @@ def test_the_state_says_how_long_a_run_takes() -> None:
     assert [row.run_ms is not None and row.run_ms >= 0 for row in ladder.engine.state().rungs] == [True, False, False]
 
 
+def test_an_engine_that_cannot_be_closed_keeps_no_other_from_it(released: list[FakeFaults]) -> None:
+    gate = FakeFaults()
+    released.append(gate)
+
+    class Sticking(FakeSumEngine):
+        def close(self) -> None:
+            gate.release.wait()
+
+    class Failing(FakeSumEngine):
+        def close(self) -> None:
+            raise RuntimeError("driver: 4")
+
+    last = FakeSumEngine()
+    ladder = LadderEngine("sum", [rung("a", lambda: last)], [SUM])
+    assert ladder.offer(rung("b", Failing))
+    assert ladder.offer(rung("c", Sticking))
+    ladder.close()
+    assert last.closed
+
+
 def test_only_a_rung_that_is_watched_runs_on_another_thread() -> None:
     seen: list[str] = []
 

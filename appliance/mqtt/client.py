@@ -72,6 +72,7 @@ class MqttClient:
         self._reason = "not connected yet"
         self._told: set[str] = set()
         self._denied: dict[str, None] = {}
+        self._avoided: frozenset[str] = frozenset()
         self._new_filters: list[str] = []
         self._announced_s: float | None = None
         self._echoed = False
@@ -112,9 +113,11 @@ class MqttClient:
             self._wake.close()
 
     def publish(self, topic: str, payload: bytes, *, kind: Kind, retain: bool = False) -> bool:
-        """See `Link`."""
+        """See `Link`. Topics that the broker denied when it last put us out are refused for this connection."""
         check_topic(topic)
         with self._lock:
+            if topic in self._avoided:
+                return False
             connected = self._session is not None
             taken = self._outbox.put(topic, payload, kind, retain, connected=connected)
         if taken and connected:
@@ -217,7 +220,9 @@ class MqttClient:
             self._session, self._version = session, session.version
             self._connections += 1
             self._connected_s = time.monotonic()
-            self._denied.clear()
+            # Some brokers put out whoever says what is denied: once that has happened, it is not said again.
+            self._avoided = frozenset(self._denied) if self._backoff.times(Trouble.UNSTABLE) else frozenset()
+            self._denied = dict.fromkeys(self._avoided)
             self._new_filters.clear()
             self._announced_s, self._echoed, self._reassert_s = None, False, None
             self._outbox.forget(self._availability)  # discovery and state come before `online`

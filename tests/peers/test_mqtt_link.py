@@ -28,7 +28,7 @@ BACK_S = 5.0
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     # By default this broker drops what waits beyond 1000 messages without a word, hostile or not.
-    with mosquitto(tmp_path, extra="max_queued_messages 0") as running:
+    with mosquitto(tmp_path, extra="max_queued_messages 20000") as running:
         yield running
 
 
@@ -196,6 +196,21 @@ def test_topics_that_the_broker_denies_are_reported(
         until(lambda: f"allow reading of {BASE}/#" in client.state().reason, "told that nothing can be read")
         assert client.state().queued == 0
         assert watcher.payloads(f"{BASE}/secret") == []
+
+
+def test_a_broker_that_puts_out_whoever_says_what_is_denied_is_not_provoked_again(tmp_path: Path) -> None:
+    # Without a limit on its queue this broker does that (see its issue 2579).
+    with mosquitto(tmp_path, extra="max_queued_messages 0") as broker, link(settings(broker.port, "limited")) as client:
+        client.on_ready(lambda: client.publish(f"{BASE}/secret", b"1", kind=Kind.STATE, retain=True) and None)
+        watching = Watcher(broker, "wren/#")
+        client.start()
+        until(lambda: client.state().reconnects, "put out")
+        until(lambda: online(client, watching) and not client.state().queued, "back")
+        time.sleep(1.0)
+        state = client.state()
+        assert (state.connected, state.reconnects) == (True, 1)
+        assert f"{BASE}/secret" in state.denied
+        watching.close()
 
 
 def test_another_client_with_our_id_is_reported_and_not_fought(broker: Mosquitto, watcher: Watcher) -> None:

@@ -46,8 +46,8 @@ MAX_PACKET_BYTES: Final = 1 << 20
 FAILURE: Final = 0x80
 """Reason codes from here on are failures."""
 QOS: Final = {Kind.STATE: 1, Kind.EVENT: 2, Kind.COMMAND: 1}
-"""Events with 2: an event that comes twice is two events. The broker passes it on only once we have released it, so
-what is sent again after a lost connection does not come twice."""
+"""Events with 2: an event that comes twice is two events. Brokers pass it on only once we have released it, so what a
+broker that hangs, or a dead link, has swallowed can be sent again and still comes once."""
 
 Version = str
 """`5` or `3.1.1`."""

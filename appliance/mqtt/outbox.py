@@ -45,7 +45,10 @@ class Outgoing:
 
 
 class Outbox:
-    """Three lanes, one a kind, that go out together in the order they came in.
+    """Three lanes, one a kind: the order holds within each, and between them as far as nothing has to wait.
+
+    Of events only one is under way at a time. Whether the broker has passed on what it did not acknowledge is not to
+    be known when it dies, so that one may come twice; all others come once.
 
     A message is *waiting* until `take` gives it, then *under way* until `acknowledged`. When the connection ends,
     `lost` puts what was under way back in front, except commands, which are given up, and states that a newer one
@@ -60,6 +63,7 @@ class Outbox:
         self._events: deque[Outgoing] = deque()
         self._commands: deque[Outgoing] = deque()
         self._under_way: OrderedDict[int, Outgoing] = OrderedDict()
+        self._event_under_way = False
         self.dropped = 0
         """Messages that were refused or given up."""
 
@@ -102,6 +106,7 @@ class Outbox:
             item = min(heads, key=lambda head: head.number)
             self._remove(item)
             self._under_way[item.number] = item
+            self._event_under_way |= item.kind is Kind.EVENT
             taken.append(item)
         return taken
 
@@ -109,6 +114,7 @@ class Outbox:
         """The broker has it, or said that it never will (`taken` False: dropped); unknown numbers are ignored."""
         item = self._under_way.pop(number, None)
         if item is not None:
+            self._event_under_way &= item.kind is not Kind.EVENT
             self._bytes -= len(item.payload)
             self.dropped += not taken
 
@@ -119,6 +125,7 @@ class Outbox:
         given_up = [item for item in self._under_way.values() if item.kind is Kind.COMMAND]
         given_up += self._commands
         self._under_way.clear()
+        self._event_under_way = False
         self._commands.clear()
         self._states.clear()
         for item in back:
@@ -165,7 +172,7 @@ class Outbox:
     def _heads(self) -> Iterator[Outgoing]:
         if self._states:
             yield next(iter(self._states.values()))
-        if self._events:
+        if self._events and not self._event_under_way:
             yield self._events[0]
         if self._commands:
             yield self._commands[0]

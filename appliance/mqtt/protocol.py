@@ -17,12 +17,13 @@ OFFLINE: Final = b"offline"
 
 
 class Kind(Enum):
-    """What becomes of a message that cannot go out at once."""
+    """What becomes of a message that cannot go out at once. The order holds within a kind."""
 
     STATE = "state"
     """Latest wins per topic; kept, and sent again, until the broker has it. For whatever is retained."""
     EVENT = "event"
-    """Kept in order until the broker has it; when too many wait, the oldest are dropped, and that is counted."""
+    """Kept in order until the broker has it; when too many wait, the oldest are dropped, and that is counted. Comes
+    once, but for the one that was just being handed over when a connection broke: give it an id where that matters."""
     COMMAND = "command"
     """Now or never: refused while there is no connection, and never sent twice. For what makes something happen."""
 

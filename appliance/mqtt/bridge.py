@@ -11,7 +11,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +47,8 @@ MAX_FOUND: Final = 500
 """Discovery messages of ours that may stand at the broker; more were not left by us."""
 SETTLE_S: Final = 0.5
 """What stands at the broker comes right after the subscription; so long the last of it is waited for."""
+STEP_S: Final = 0.5
+"""Between the steps of a change of discovery, so that none overtakes the one before."""
 BIRTH_DELAY_S: Final = (0.5, 3.0)
 """After Home Assistant's birth, at random: it asks every device in the house at once."""
 DISCOVERY_BYTES: Final = 64 << 10
@@ -92,6 +94,8 @@ class Bridge:
         self._told_of: ControlsView | None = None
         """What it was made from."""
         self._found: dict[str, bytes] = {}
+        self._steps: list[list[Outgoing]] = []
+        """Of a change of discovery that is under way."""
         self._timers_known = False
         self._blind = False
         self._begun = False
@@ -258,7 +262,24 @@ class Bridge:
             self._later(self._mend, SETTLE_S)  # what stands can come before the link is ready
             return
         found, self._found = self._found, {}
-        self._retain(transition(self.discovery, found, self._told))
+        self._lead(found)
+
+    def _lead(self, found: Mapping[str, bytes]) -> None:
+        """From what stands to what is wanted, a step at a time."""
+        farewells, wanted, removals = transition(self.discovery, found, self._told)
+        for topic, payload in farewells:
+            self._link.publish(topic, payload, kind=Kind.EVENT)
+        if farewells:
+            self._steps += [wanted, removals]
+            self._later(self._next_step, STEP_S)
+        else:
+            self._retain((*wanted, *removals))
+
+    def _next_step(self) -> None:
+        if self._link.state().connected and self._steps:
+            self._retain(self._steps.pop(0))
+        if self._steps:
+            self._later(self._next_step, STEP_S)
 
     def _event(self, event: Event) -> None:
         told = event_message(event, transcripts=self._settings.transcripts)
@@ -300,7 +321,7 @@ class Bridge:
         self._view = replace(self._view, alarm=self._router.alarm.on)
         if self._told and self._view.controls != self._told_of:
             before, self._told = self._told, self._wanted()
-            self._retain(transition(self.discovery, before, self._told))
+            self._lead(before)
         self._retain(self._states.changes(state_payloads(ENTITIES, self.topics, self._view)).items())
 
     def _wanted(self) -> dict[str, bytes]:

@@ -88,25 +88,30 @@ def discovery_messages(discovery: Discovery, table: Sequence[Entity], controls: 
     return messages
 
 
-def transition(discovery: Discovery, found: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> list[Outgoing]:
-    """Messages, in order, that lead from what stands at the broker to what is wanted, and leave no ghosts.
+def transition(
+    discovery: Discovery, found: Mapping[str, bytes], wanted: Mapping[str, bytes]
+) -> tuple[list[Outgoing], list[Outgoing], list[Outgoing]]:
+    """Three steps that lead from what stands at the broker to what is wanted, and leave no ghosts.
 
-    `found`: topic -> payload as the broker gave it, only topics that match `Discovery.filters`.
+    First farewells, which are not to be retained (who is not there to hear them has nothing to forget); then what is
+    wanted; then the topics that are to be empty. Each must have arrived before the next: they are partly on the same
+    topics, where of two messages that wait only the later may go out. `found`: topic -> payload as the broker gave it,
+    only topics that match `Discovery.filters`.
     """
     found = {topic: payload for topic, payload in found.items() if payload}
     stale = [topic for topic in found if topic not in wanted]
-    before: list[Outgoing] = []
+    farewells: list[Outgoing] = []
     for topic in stale:
         if _taken_over(discovery, topic, wanted):
-            before += [*_told_no_more(discovery, topic, found[topic], wanted), (topic, _MIGRATE)]
+            farewells += [*_told_no_more(discovery, topic, found[topic], wanted), (topic, _MIGRATE)]
     changed = {topic: payload for topic, payload in wanted.items() if found.get(topic) != payload}
-    if before:
+    if farewells:
         changed = dict(wanted)  # whatever was told before Home Assistant let go of the old form did not count
-    for topic in [topic for topic in changed if topic in found and topic == discovery.device_topic]:
-        farewell = _with_farewells(found[topic], wanted[topic])
+    if discovery.device_topic in changed and discovery.device_topic in found:
+        farewell = _with_farewells(found[discovery.device_topic], wanted[discovery.device_topic])
         if farewell is not None:
-            before.append((topic, farewell))
-    return [*before, *changed.items(), *((topic, REMOVED) for topic in stale)]
+            farewells.append((discovery.device_topic, farewell))
+    return farewells, list(changed.items()), [(topic, REMOVED) for topic in stale]
 
 
 def removal(discovery: Discovery, table: Sequence[Entity], found: Mapping[str, bytes]) -> list[Outgoing]:

@@ -32,6 +32,7 @@ LOOK_S = 0.1
 def _quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge, "LOOK_S", LOOK_S)
     monkeypatch.setattr(bridge, "SETTLE_S", 0.05)
+    monkeypatch.setattr(bridge, "STEP_S", 0.05)
 
 
 class Stage:
@@ -248,6 +249,28 @@ def test_another_setting_leaves_no_discovery_of_the_one_before(before: Mode, aft
 
     new.until(lambda: discovery(new.link) == discovery(fresh.link))
     new.bridge.close()
+
+
+def test_the_steps_of_a_change_are_not_told_together() -> None:
+    """The link keeps of two retained messages on one topic only the later."""
+    old = Stage("components")
+    old.link.connect()
+    old.bridge.close()
+    new = Stage("device", link=old.link)
+    before = len(new.link.sent)
+    new.link.connect()
+    mute = "homeassistant/switch/wren-ab12/mute/config"
+    new.until(lambda: mute not in new.link.retained)
+    new.bridge.close()
+    told = [(topic, payload, kind) for topic, payload, kind in new.link.sent[before:] if topic in {mute, CONFIG}]
+    assert [(topic, kind) for topic, _, kind in told] == [
+        (CONFIG, Kind.STATE),
+        (mute, Kind.EVENT),
+        (CONFIG, Kind.STATE),
+        (mute, Kind.STATE),
+    ]
+    assert told[1][1] == b'{"migrate_discovery":true}'
+    assert told[3][1] == b""
 
 
 def test_removal_leaves_nothing_at_the_broker(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.mqtt.controls import ControlsView
-from appliance.mqtt.discovery import DeviceInfo, Discovery, Mode, discovery_messages, removal, transition
+from appliance.mqtt.discovery import DeviceInfo, Discovery, Mode, Outgoing, discovery_messages, removal, transition
 from appliance.mqtt.entities import Topics
 from appliance.mqtt.entities_table import ENTITIES
 from tests.mqtt.bridge_fakes import BASE, WHOLE, matches
@@ -71,6 +71,18 @@ class FakeHomeAssistant:
         self.lost |= entities
 
 
+def lead(home: FakeHomeAssistant, to: Discovery, found: dict[str, bytes], wanted: dict[str, bytes]) -> None:
+    """As the bridge does: farewells are said, the rest stands."""
+    farewells, kept, removed = transition(to, found, wanted)
+    for topic, payload in farewells:
+        standing = dict(home.retained)
+        home.take(topic, payload)
+        home.retained = standing
+    steps: list[Outgoing] = [*kept, *removed]
+    for topic, payload in steps:
+        home.take(topic, payload)
+
+
 def expected(mode: Mode, controls: ControlsView, *, device_based: bool = True) -> set[tuple[str, str]]:
     if mode == "off" or (mode == "device" and not device_based):
         return set()
@@ -111,7 +123,7 @@ def test_the_filters_match_all_that_may_stand_and_each_only_once(mode: Mode) -> 
 
 def test_nothing_is_sent_where_all_stands_already() -> None:
     wanted = discovery_messages(discovery("both"), ENTITIES, WHOLE)
-    assert transition(discovery("both"), wanted, wanted) == []
+    assert transition(discovery("both"), wanted, wanted) == ([], [], [])
 
 
 @pytest.mark.parametrize("before", MODES)
@@ -124,8 +136,7 @@ def test_going_from_one_form_to_another_leaves_no_ghosts_and_loses_nothing(befor
     wanted = discovery_messages(discovery(after), ENTITIES, WHOLE)
     for topic, payload in wanted.items():  # what Wren tells at once, before it knows what stands
         home.take(topic, payload)
-    for topic, payload in transition(discovery(after), old, wanted):
-        home.take(topic, payload)
+    lead(home, discovery(after), old, wanted)
     assert home.retained == wanted
     assert set(home.source) == expected(after, WHOLE)
     assert all(source in wanted for source in home.source.values())
@@ -137,8 +148,9 @@ def test_an_entity_that_vanishes_is_taken_out_of_the_device_message() -> None:
     home = FakeHomeAssistant()
     old = discovery_messages(discovery("device"), ENTITIES, WHOLE)
     new = discovery_messages(discovery("device"), ENTITIES, deaf)
-    for topic, payload in [*old.items(), *transition(discovery("device"), old, new)]:
+    for topic, payload in old.items():
         home.take(topic, payload)
+    lead(home, discovery("device"), old, new)
     assert set(home.source) == expected("device", deaf)
     assert ("switch", "mute") in home.lost
     check_device_message(*next(iter(home.retained.items())))
@@ -170,8 +182,7 @@ def test_whatever_somebody_left_on_our_topics_is_replaced(left: bytes) -> None:
     chosen = discovery("device")
     wanted = discovery_messages(chosen, ENTITIES, WHOLE)
     found = {chosen.device_topic: left, "homeassistant/sensor/wren-ab12/old/config": left}
-    messages = transition(chosen, found, wanted)
+    _, kept, removed = transition(chosen, found, wanted)
     standing = {topic: payload for topic, payload in found.items() if payload}
-    for topic, payload in messages:
-        standing[topic] = payload
+    standing |= dict([*kept, *removed])
     assert {topic: payload for topic, payload in standing.items() if payload} == wanted or not left

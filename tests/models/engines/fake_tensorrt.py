@@ -273,6 +273,7 @@ class Faults:
     no_execute: bool = False
     crash_kernel: bool = False
     no_capture: bool = False
+    no_infer: bool = False
 
 
 faults = Faults()
@@ -650,16 +651,20 @@ class IExecutionContext:
         self._scratch: tuple[int, int] | None = None
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
+        self._changes = 0
+        """A graph is good as long as the context it was captured from is left alone (TensorRT's developer guide)."""
 
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
         assert stream_handle in _STREAMS
         if not 0 <= profile_index < self._engine.num_optimization_profiles:
             return False
         self._profile, self._scratch, self._shapes = profile_index, None, {}
+        self._changes += 1
         return True
 
     def set_device_memory(self, memory: int, size: int) -> None:
         self._scratch = (memory, size)
+        self._changes += 1
 
     def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
         tensor = self._engine.tensor(name)
@@ -671,10 +676,11 @@ class IExecutionContext:
             self._engine.logger.log(_ERROR, f"Static dimension mismatch while setting input shape for {name}: {shape}")
             return False
         self._shapes[name] = tuple(shape)
+        self._changes += 1
         return True
 
     def infer_shapes(self) -> list[str]:
-        return [t.name for t in self._engine.inputs if t.name not in self._shapes]
+        return [t.name for t in self._engine.inputs if faults.no_infer or t.name not in self._shapes]
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
         if name in self._shapes:
@@ -684,6 +690,7 @@ class IExecutionContext:
     def set_tensor_address(self, name: str, memory: int) -> bool:
         self._engine.tensor(name)
         self._addresses[name] = memory
+        self._changes += 1
         return memory != 0
 
     def execute_async_v3(self, stream_handle: int) -> bool:
@@ -696,7 +703,14 @@ class IExecutionContext:
             self._engine.logger.log(_ERROR, "no memory for activations, or no address for a tensor")
             return False
         scratch, shapes, addresses = self._scratch[0], dict(self._shapes), dict(self._addresses)
-        stream.add(lambda: self._run(stream.device, scratch, needed, shapes, addresses))
+        captured_at = self._changes if stream.capturing is not None else None
+
+        def run() -> None:
+            if captured_at is not None and captured_at != self._changes:
+                raise RuntimeError("a graph was launched whose context has been changed since")
+            self._run(stream.device, scratch, needed, shapes, addresses)
+
+        stream.add(run)
         return True
 
     def _run(

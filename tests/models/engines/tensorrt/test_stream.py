@@ -239,6 +239,21 @@ def test_a_graph_that_has_not_run_for_long_gives_its_place_up(
     assert len(device.graphs) == 1
 
 
+def test_graphs_go_when_memory_moves(cache_onnx: Path, make_engine: MakeEngine, device: Any) -> None:
+    profile = {"past": Span((1, 0, 2), (1, 2, 2), (1, 8, 2)), "x": Span(*((1, 1, 2),) * 3)}
+    stream = make_engine(cache_onnx, [CACHE], [{**profile, "w": Span((1,), (8,), (4096,))}]).stream()
+
+    def run(weight: int, value: float) -> float:
+        stream.reset()
+        feed = {"x": _rows(1)["x"], "w": np.full(weight, value, dtype=np.float32)}
+        return float(stream.run(feed)["y"])
+
+    assert [run(8, 1) for _ in range(4)] == [16] * 4
+    assert device.launches == 2
+    assert run(4000, 1) == 8000
+    assert [run(8, 2) for _ in range(4)] == [32] * 4
+
+
 def test_without_graphs_nothing_is_captured(sum_onnx: Path, make_engine: MakeEngine, device: Any) -> None:
     stream = make_engine(sum_onnx, [SUM], graphs=0).stream()
     assert [stream.run(x(1, 0))["y"][0] for _ in range(6)] == [1, 4, 9, 16, 25, 36]
@@ -386,13 +401,17 @@ def test_the_last_run_can_be_taken_back_once(cache_onnx: Path, make_engine: Make
 def test_padding_hides_from_both_sides_that_lengths_are_fixed(
     tmp_path: Path, make_engine: MakeEngine, device: Any
 ) -> None:
-    nodes = [helper.make_node("Add", ["a", "b"], ["y"], name="add")]
+    """y = a + the sum of b: what is behind the end must be zero, whatever was there before."""
+    nodes = [
+        helper.make_node("ReduceSum", ["b"], ["sum"], keepdims=1, name="sum"),
+        helper.make_node("Add", ["a", "sum"], ["y"], name="add"),
+    ]
     path = save(tmp_path / "padded.onnx", nodes, {"a": [1, "n"], "b": [1, "n"]}, {"y": [1, "n"]})
     profiles = [{name: Span(*((1, n),) * 3) for name in "ab"} for n in (4, 9)]
     stream = make_engine(path, (), profiles, padding=Padding(1, ("a", "b"), ("y",))).stream()
-    for length in (1, 3, 4, 5, 9, 2):
+    for length in (1, 9, 3, 4, 5, 9, 2, 8):
         a, b = np.arange(length, dtype=np.float32)[None], np.ones((1, length), dtype=np.float32)
-        assert np.array_equal(stream.run({"a": a, "b": b})["y"], a + b)
+        assert np.array_equal(stream.run({"a": a, "b": b})["y"], a + length)
     with pytest.raises(ProfileError, match=r"a \[1, 10\]"):
         stream.run({name: np.ones((1, 10), dtype=np.float32) for name in "ab"})
     assert {size for key in _shapes_seen(stream) for size in key} == {4, 9}
@@ -415,6 +434,18 @@ def test_a_run_that_tensorrt_refuses_says_why_and_leaves_the_state(
         stream.run(x(5, 5))
     fake.faults.no_execute = False
     assert stream.run(x(1, 1))["y"].tolist() == [4, 4]
+
+
+def test_a_shape_that_was_taken_by_halves_is_said_again(cache_onnx: Path, make_engine: MakeEngine, fake: Any) -> None:
+    stream = make_engine(cache_onnx, [CACHE], cache_profiles(), graphs=0).stream()
+    stream.run(_rows(1, 1, 1))
+    stream.reset()
+    fake.faults.no_infer = True
+    with pytest.raises(EngineError, match="no shape was given for past, x, w"):
+        stream.run(_rows(1, 1))
+    fake.faults.no_infer = False
+    assert stream.run(_rows(1, 1))["y"] == 4
+    assert stream.snapshot()["past"].shape == (1, 2, 2)
 
 
 def test_a_context_that_cannot_be_had_says_why(sum_onnx: Path, make_engine: MakeEngine, fake: Any) -> None:

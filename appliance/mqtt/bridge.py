@@ -276,7 +276,8 @@ class Bridge:
             self._retain((*wanted, *removals))
 
     def _next_step(self) -> None:
-        if self._link.state().connected and self._steps:
+        link = self._link.state()
+        if self._steps and link.connected and link.queued == 0:  # the broker has the step before
             self._retain(self._steps.pop(0))
         if self._steps:
             self._later(self._next_step, STEP_S)

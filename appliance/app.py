@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from hw.plan import Overrides
 from hw.thermal import Heat, HeatAdvice, advise
 from models import AsrParameters, InstalledPack, Progress, Store, TtsParameters, silent
 from models.convert import Artefact, prepare
+from models.errors import ConversionError
 
 if TYPE_CHECKING:
     from appliance.intent.assistant import Assistant
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from models.engines.base import Engine
 
 __all__ = ["ASR_PACK", "TTS_PACK", "VAD_PACK", "SharedAssistant", "Wren", "WrenSettings", "open_assistant"]
+
+_LOG = logging.getLogger(__name__)
 
 ASR_PACK = "moonshine-base-en"
 VAD_PACK = "silero-vad"
@@ -155,7 +159,7 @@ class Wren:
             # One after the other: two downloads would fight for the line and for the terminal's last row.
             wanted = (TTS_PACK,) if voice_only else (TTS_PACK, ASR_PACK, VAD_PACK)
             packs = {pack: store.ensure(pack, progress) if fetch else store.open(pack) for pack in wanted}
-            made = [pool.submit(prepare, store, pack, progress) for pack in wanted if pack != VAD_PACK]
+            made = [pool.submit(_converted, store, pack, progress) for pack in wanted if pack != VAD_PACK]
             artefacts = {artefact.manifest.pack: artefact for artefact in (future.result() for future in made)}
             # What the store holds decides with: the plan comes after conversion.
             opener = EngineOpener(store, current_plan(store, machine.result(), user=settings.engines))
@@ -255,6 +259,17 @@ class _Engines:
     vad_tensors: VadTensors
     assistant: SharedAssistant
     area: str | None
+
+
+def _converted(store: Store, pack_id: str, progress: Progress) -> Artefact:
+    """The pack's graphs; where converting fails (no ONNX Runtime), those that were converted by earlier tools."""
+    from models.engines.rungs import converted_before
+
+    try:
+        return prepare(store, pack_id, progress)
+    except ConversionError as error:
+        _LOG.warning("%s; what was converted before is looked for", error)
+        return converted_before(store, pack_id)
 
 
 def _open_asr(opener: EngineOpener, pack: InstalledPack) -> MoonshineModel:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
+import importlib.metadata
 import os
 import shutil
 import tempfile
@@ -23,6 +25,7 @@ __all__ = [
     "require_room",
     "scratch",
     "sha256_of",
+    "version_of",
     "write_whole",
 ]
 
@@ -107,6 +110,15 @@ def publish(folder: Path, target: Path) -> None:
         os.rename(target, folder.with_name(folder.name + ".old"))  # noqa: PTH104 (Path.rename is the same call)
     os.rename(folder, target)  # noqa: PTH104
     _sync(target.parent)
+
+
+@functools.cache
+def version_of(distribution: str) -> str:
+    """Version of an installed distribution, or `absent`: names of what it makes hang on it."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
 
 
 def write_whole(path: Path, data: bytes) -> None:

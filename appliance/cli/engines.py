@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from models import Progress, Store
     from models.engines.base import Engine
+    from models.engines.quarantine import Quarantine
     from models.engines.tensorrt.cache import EngineCache, EngineRow
     from models.engines.tensorrt.provide import EngineSpec, Provider
     from models.engines.tensorrt.selfcheck import Extra
@@ -43,6 +44,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     which = pruning.add_mutually_exclusive_group()
     which.add_argument("--others", action="store_true", help="also what is not for this machine as it is now")
     which.add_argument("--all", action="store_true", help="everything")
+    which.add_argument("--faults", action="store_true", help="only the list of engines that failed: try them again")
     for action in (building, listing, verifying, pruning):
         action.add_argument("--json", action="store_true")
 
@@ -57,6 +59,8 @@ def _list(arguments: argparse.Namespace) -> int:
     _show(cache.rows(), arguments)
     if not arguments.json:
         print(f"in {cache.folder}")
+        for entry in _quarantine().entries():
+            print(f"put away: {entry.task} on {entry.rung}: {entry.kind}, {entry.count} times ({entry.reason})")
     return 0
 
 
@@ -67,6 +71,13 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _prune(arguments: argparse.Namespace) -> int:
+    if arguments.faults:
+        removed = _quarantine().clear()
+        if arguments.json:
+            print_json({"faults": removed})
+        else:
+            print(f"{removed} engines that failed will be tried again at the next start")
+        return 0
     cache = _cache()
     keep: set[str] | None = set() if arguments.all else None
     if arguments.others:
@@ -196,6 +207,12 @@ def _cache() -> EngineCache:
     from models.engines.tensorrt.provide import FOLDER
 
     return EngineCache(model_store().root / FOLDER)
+
+
+def _quarantine() -> Quarantine:
+    from models.engines.rungs import quarantine_of
+
+    return quarantine_of(model_store())
 
 
 def _show(rows: Sequence[EngineRow], arguments: argparse.Namespace, empty: str = "no engine has been built") -> None:

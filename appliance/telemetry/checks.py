@@ -161,13 +161,18 @@ def _machine() -> Iterator[Check]:
 
 def _engines(wren: Wren) -> Iterator[Check]:
     """What runs each task, and where that is less than planned."""
+    from models.engines.rungs import quarantine_of
+
     for task, choice in wren.plan.tasks.items():
         runs = wren.opener.settled.get(task, choice)
         how = " ".join(part for part in (runs.backend, runs.precision, runs.scheme) if part)
         origin = f"measured: {choice.ms:.0f} ms" if choice.ms is not None else "by rule"
         yield Check(f"engine {task}", "ok", f"{how}, {runs.threads} thread{'s' * (runs.threads > 1)}; {origin}")
     for sentence in (*wren.degraded, *wren.plan.warnings):
-        yield Check("engines", "warn", sentence, "see: wren plan --explain; engines that failed: wren engines list")
+        yield Check("engines", "warn", sentence, "see: wren plan --explain")
+    for entry in quarantine_of(wren.store).entries():
+        fault = f"{entry.task} on {entry.rung}: {entry.kind}, {entry.count} times ({entry.reason})"
+        yield Check("quarantine", "warn", fault, "to try it again: wren engines prune --faults")
 
 
 def _self_test(open_wren: Callable[[], Wren]) -> Iterator[Check]:

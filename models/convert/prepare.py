@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
-import importlib.metadata
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -105,7 +104,7 @@ def _folder(store: Store, pack_id: str) -> Path:
 
 
 def _tools() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in _TOOLS}
+    return {name: files.version_of(name) for name in _TOOLS}
 
 
 def _make(store: Store, pack: InstalledPack, folder: Path, progress: Progress) -> None:

@@ -6,7 +6,6 @@ A backend is imported by its opener and nowhere else: what does not load here is
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from models.engines.ladder import LadderEngine, Rung, RungChanged, TimeLimits
 from models.engines.quarantine import Quarantine
 from models.engines.watchdog import Watchdog
 from models.errors import EngineError, ModelsError, PackMissingError
+from models.files import version_of
 from models.graphs import form_of
 from models.store import Store
 
@@ -248,7 +248,7 @@ def converted_before(store: Store, pack_id: str) -> Artefact:
     """
     try:
         return open_artefact(store, pack_id)
-    except (ModelsError, importlib.metadata.PackageNotFoundError) as error:
+    except ModelsError as error:
         trouble = error
     inputs = {file.name: file.sha256 for file in store.catalogue.get(pack_id).files}
     for folder in sorted((store.root / "artefacts" / pack_id).glob("*/")):
@@ -270,16 +270,9 @@ def _key(graph: _Graph, kind: Kind, machine: str) -> str:
         file = graph.sha256(kind)
     except (ModelsError, ImportError, StopIteration):  # it cannot be opened either, and says why then
         file = "absent"
-    version = _version(_DISTRIBUTION.get(kind.backend, kind.backend))
+    version = version_of(_DISTRIBUTION.get(kind.backend, kind.backend))
     text = json.dumps([graph.pack, graph.part, kind.name, kind.scheme, file, version, machine])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return "absent"
 
 
 # ---- openers --------------------------------------------------------------------------------------------------

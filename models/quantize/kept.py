@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 from pathlib import Path
 from typing import Final
 
+from models import files
 from models.convert.artefact import Artefact
 from models.errors import PackMissingError
 from models.quantize.report import REPORT, QuantiseReport
@@ -39,4 +39,4 @@ def open_quantised(store: Store, pack_id: str) -> tuple[Artefact, tuple[Quantise
 
 def tools() -> dict[str, str]:
     """Distribution -> version of everything that has a hand in the result."""
-    return {name: importlib.metadata.version(name) for name in ("numpy", "onnx", "onnxruntime")}
+    return {name: files.version_of(name) for name in ("numpy", "onnx", "onnxruntime")}

@@ -106,3 +106,12 @@ def test_with_the_fake_tensorrt_engines_are_built_checked_listed_and_found_again
     assert _run(store, "verify").returncode == 0
     kept = json.loads(_run(store, "prune", "--all", "--json").stdout)
     assert [r["name"] for r in kept] == ["silero-vad vad fp32"]
+
+
+def test_engines_that_failed_are_listed_and_can_be_tried_again(tmp_path: Path) -> None:
+    from models.engines.rungs import quarantine_of
+
+    quarantine_of(Store(tmp_path)).add("k", task="asr.decoder", rung="ort-cpu int8", kind="non-finite", reason="NaN")
+    assert "asr.decoder on ort-cpu int8: non-finite" in _run(tmp_path, "list").stdout
+    assert "1 engines" in _run(tmp_path, "prune", "--faults").stdout
+    assert "put away" not in _run(tmp_path, "list").stdout

@@ -96,7 +96,7 @@ class Bridge:
         self._found: dict[str, bytes] = {}
         self._steps: list[list[Outgoing]] = []
         """Of a change of discovery that is under way."""
-        self._timers_known = False
+        self._looked_s: float | None = None
         self._blind = False
         self._begun = False
         """There has been a connection: before the first, states would go out ahead of discovery."""
@@ -307,10 +307,11 @@ class Bridge:
             self._blind = True
             return
         self._blind = False
-        if self._timers_known:
-            for told in timer_events(self._view.timers, timers):
+        now_s = self._clock()
+        if self._looked_s is not None:
+            for told in timer_events(self._view.timers, timers, now_s - self._looked_s):
                 self._link.publish(self.topics.event("timer"), encode(told), kind=Kind.EVENT)
-        self._timers_known = True
+        self._looked_s = now_s
         open_sessions = self._service.sessions()
         # A page that is closed in mid-sentence tells of no end.
         phases = {name: phase for name, phase in self._view.phases.items() if open_sessions.get(name, IDLE) != IDLE}

@@ -11,13 +11,14 @@ from appliance import events
 from appliance.events import Event
 from appliance.mqtt.controls import TimerView
 
-__all__ = ["Published", "event_message", "timer_events"]
+__all__ = ["JsonObject", "Published", "encode", "event_message", "timer_events"]
 
 JsonObject = dict[str, object]
 MAX_SLOT: Final = 200
 """Characters of one slot: what somebody dictates onto a list can be long."""
-DUE_S: Final = 1.5
-"""A timer that is gone, and had less than this left when it was last looked at (once a second), has ended."""
+SLACK_S: Final = 0.5
+"""A timer that is gone, and had at most this more left than has passed since the last look, has ended by itself: timers
+are asked whether they are due four times a second."""
 
 
 def event_message(event: Event, *, transcripts: bool) -> tuple[str, JsonObject] | None:
@@ -47,19 +48,21 @@ def event_message(event: Event, *, transcripts: bool) -> tuple[str, JsonObject] 
     return None
 
 
-def timer_events(before: Sequence[TimerView], now: Sequence[TimerView]) -> list[JsonObject]:
-    """What happened to timers between two looks, a second apart or less."""
+def timer_events(before: Sequence[TimerView], now: Sequence[TimerView], passed_s: float) -> list[JsonObject]:
+    """What happened to timers between two looks, `passed_s` apart."""
     old, new = {timer.id: timer for timer in before}, {timer.id: timer for timer in now}
     told = []
     for number, timer in new.items():
         known = old.get(number)
         if known is None:
             told.append(_timer("started", timer))
-        elif known.active != timer.active or timer.left_s > known.left_s + 0.5:
+        elif known.active != timer.active or timer.left_s > known.left_s + SLACK_S:
             told.append(_timer("changed", timer))
     for number, timer in old.items():
         if number not in new:
-            told.append(_timer("finished" if timer.active and timer.left_s <= DUE_S else "cancelled", timer))
+            told.append(
+                _timer("finished" if timer.active and timer.left_s <= passed_s + SLACK_S else "cancelled", timer)
+            )
     return told
 
 

@@ -130,13 +130,14 @@ PASTA = TimerView(1, "pasta", 300, 200.0, True)
         ([PASTA], [replace(PASTA, active=False)], ["changed"]),
         ([PASTA], [replace(PASTA, left_s=260.0)], ["changed"]),
         ([PASTA], [], ["cancelled"]),
-        ([replace(PASTA, left_s=0.8)], [], ["finished"]),
+        ([replace(PASTA, left_s=1.3)], [], ["finished"]),
+        ([replace(PASTA, left_s=1.7)], [], ["cancelled"]),
         ([replace(PASTA, left_s=0.8, active=False)], [], ["cancelled"]),
         ([PASTA], [replace(PASTA, id=2)], ["started", "cancelled"]),
     ],
 )
 def test_timers_tell_of_themselves(before: list[TimerView], now: list[TimerView], happened: list[str]) -> None:
-    assert [told["event_type"] for told in timer_events(before, now)] == happened
+    assert [told["event_type"] for told in timer_events(before, now, passed_s=1.0)] == happened
 
 
 @given(st.lists(st.integers(0, 20_000), min_size=1, max_size=100), st.sampled_from([50, 95]))

@@ -125,6 +125,18 @@ def shown(mode: Mode) -> int:
     return sum(row.present(whole) and (mode == "device" or not row.device_only) for row in ENTITIES)
 
 
+FORMS: Final = {"device": {"device"}, "components": {"components"}, "both": {"device", "components"}}
+
+
+def forms(broker: Mosquitto) -> set[str]:
+    """In which forms discovery stands at the broker."""
+    watcher = Watcher(broker, "homeassistant/#")
+    time.sleep(0.2)
+    topics = [one.topic for one in watcher.seen if one.retain]
+    watcher.close()
+    return {"device" if topic.startswith("homeassistant/device/") else "components" for topic in topics}
+
+
 def test_all_entities_are_there_with_right_states(home: HomeAssistant, wren: Wren) -> None:
     wren.tell(
         events.SensorsRead(0.0, events.MACHINE, (Reading("cpu", 51.2, "C", "fake"),)),
@@ -290,6 +302,7 @@ def test_changing_the_form_of_discovery_keeps_entities_and_leaves_no_ghosts(
             after.controls.state = replace(after.controls.state, volume_percent=volume)
             home.wait_state("number.wren_volume", str(volume))
             count = shown("device" if mode == "device" and chosen != "components" else "components")
+            until(lambda chosen=chosen: forms(broker) == FORMS[chosen], "only the wanted form stands at the broker")
             home.wait(lambda count=count: len(home.states("wren_")) == count, f"{count} entities are there")
             home.wait(lambda: "unavailable" not in home.states("wren_").values(), "there is no ghost")
             assert home.template("{{ device_id('sensor.wren_state') }}") == identity

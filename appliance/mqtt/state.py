@@ -87,14 +87,17 @@ class Published:
     """What stands on retained topics, so that only changes are sent."""
 
     standing: dict[str, bytes] = field(default_factory=dict)
+    forgotten: bool = False
+    """The broker may not have it any more."""
 
     def changes(self, wanted: Mapping[str, bytes]) -> dict[str, bytes]:
         """Topics to publish, with an empty payload where one is no longer wanted; they stand from now on."""
-        changed = {topic: payload for topic, payload in wanted.items() if self.standing.get(topic) != payload}
+        held = {} if self.forgotten else self.standing
+        changed = {topic: payload for topic, payload in wanted.items() if held.get(topic) != payload}
         changed |= {topic: b"" for topic in self.standing if topic not in wanted}
-        self.standing = dict(wanted)
+        self.standing, self.forgotten = dict(wanted), False
         return changed
 
     def forget(self) -> None:
         """Send all of it with the next changes; what is not wanted any more is still cleared."""
-        self.standing = dict.fromkeys(self.standing, b"\0")
+        self.forgotten = True

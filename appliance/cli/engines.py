@@ -42,7 +42,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     verifying = actions.add_parser("verify", help="check every byte of what is built")
     pruning = actions.add_parser("prune", help="remove what is damaged or was left by a build that was cut")
     which = pruning.add_mutually_exclusive_group()
-    which.add_argument("--others", action="store_true", help="also what is not for this machine as it is now")
+    which.add_argument("--others", action="store_true", help="also what does not serve on this machine as it is now")
     which.add_argument("--all", action="store_true", help="everything")
     which.add_argument("--faults", action="store_true", help="only the list of engines that failed: try them again")
     for action in (building, listing, verifying, pruning):
@@ -85,7 +85,9 @@ def _prune(arguments: argparse.Namespace) -> int:
 
         store = model_store()
         provider = provider_here(store)
-        keep = {provider.key(spec).digest for spec, _ in _specs(store, arguments)}
+        keys = [provider.key(spec) for spec, _ in _specs(store, arguments)]
+        serving = [found.manifest.key for key in keys if (found := cache.open_like(key)) is not None]
+        keep = {key.digest for key in (*keys, *serving)}
     _show(cache.prune(keep), arguments, empty="nothing to remove")
     return 0
 

@@ -119,6 +119,17 @@ class EngineCache:
             os.utime(path)
         return CachedEngine(manifest, plan)
 
+    def open_like(self, key: EngineKey) -> CachedEngine | None:
+        """The engine of this key, else the newest of one that it takes (`EngineKey.takes`), else None."""
+        if (found := self.open(key)) is not None:
+            return found
+        records = [_read(path, EngineManifest) for path in self.folder.glob("*.json") if _OURS.fullmatch(path.name)]
+        fitting = [m for m in records if m is not None and m.key != key and key.takes(m.key)]
+        for manifest in sorted(fitting, key=lambda m: -m.built_at):
+            if (found := self.open(manifest.key)) is not None:
+                return found
+        return None
+
     def failure(self, key: EngineKey) -> Failure | None:
         """Why this key was given up, if it was."""
         return _read(self._failure_path(key.digest), Failure)

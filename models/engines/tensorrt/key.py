@@ -56,6 +56,15 @@ class EngineKey(BaseModel):
     profiles: tuple[ProfileData, ...]
     settings: BuildSettings
 
+    def takes(self, other: EngineKey) -> bool:
+        """Whether an engine of another key serves here as well: built with other settings, or by an older minor
+        version if it was built to be taken by later ones."""
+        alike = self.model_copy(update={"settings": other.settings, "tensorrt": other.tensorrt}) == other
+        if not alike or self.tensorrt == other.tensorrt:
+            return alike
+        ours, theirs = (tuple(int(n) for n in k.tensorrt.split(".") if n.isdigit()) for k in (self, other))
+        return other.settings.version_compatible and ours[:1] == theirs[:1] and theirs <= ours
+
     @property
     def digest(self) -> str:
         """The engine's name in the cache."""

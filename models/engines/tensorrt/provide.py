@@ -14,7 +14,7 @@ from models.engines.base import StateTensor
 from models.engines.tensorrt.api import Flavour, TensorRt
 from models.engines.tensorrt.build_process import BuildReport, BuildRequest
 from models.engines.tensorrt.builder import BuildLimits, Runner, never, run_build
-from models.engines.tensorrt.cache import EngineCache, EngineManifest, Failure
+from models.engines.tensorrt.cache import CachedEngine, EngineCache, EngineManifest, Failure
 from models.engines.tensorrt.device import Device
 from models.engines.tensorrt.engine import EngineOptions, TensorRtEngine
 from models.engines.tensorrt.key import BuildSettings, EngineKey, profile_data
@@ -110,8 +110,11 @@ class Provider:
         )
 
     def cached(self, spec: EngineSpec) -> TensorRtEngine | None:
-        """The engine, if it has been built and TensorRT still takes it; quick, and never builds."""
-        return self._cached(spec, self.key(spec))
+        """The engine, if it has been built and TensorRT still takes it; quick, and never builds.
+
+        One that was built with other settings serves too, and a version-compatible one of an older minor version.
+        """
+        return self._opened(spec, self.cache.open_like(self.key(spec)))
 
     def get(
         self,
@@ -177,14 +180,16 @@ class Provider:
             )
 
     def _cached(self, spec: EngineSpec, key: EngineKey) -> TensorRtEngine | None:
-        found = self.cache.open(key)
+        return self._opened(spec, self.cache.open(key))
+
+    def _opened(self, spec: EngineSpec, found: CachedEngine | None) -> TensorRtEngine | None:
         if found is None:
             return None
         try:
-            return self._load(spec, found.plan)
+            return self._load(spec, found.plan, found.manifest.key.settings)
         except EnginePlanError:
             # Right by its checksum, and yet no plan for this TensorRT: it can only be built anew.
-            self.cache.remove(key.digest)
+            self.cache.remove(found.manifest.key.digest)
             return None
 
     def _build(
@@ -206,7 +211,7 @@ class Provider:
             timing_cache=self.cache.timing_cache(key),
         )
         report = self.runner(request, self.limits, progress, cancelled)
-        engine = self._load(spec, plan.read_bytes())
+        engine = self._load(spec, plan.read_bytes(), spec.settings)
         try:
             progress(f"check {spec.name}", 0, None)
             result = check_engine(engine, golden, spec.name)
@@ -216,9 +221,9 @@ class Provider:
             raise
         return engine
 
-    def _load(self, spec: EngineSpec, plan: bytes) -> TensorRtEngine:
+    def _load(self, spec: EngineSpec, plan: bytes, settings: BuildSettings) -> TensorRtEngine:
         options = self.options
-        if spec.settings.version_compatible:
+        if settings.version_compatible:
             options = EngineOptions(options.graphs, options.float_dtype, version_compatible=True)
         return TensorRtEngine(
             plan,

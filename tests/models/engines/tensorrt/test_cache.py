@@ -87,6 +87,37 @@ def test_whatever_an_engine_depends_on_changes_its_key(cache: EngineCache, chang
     assert cache.open(key()) is not None
 
 
+COMPATIBLE = BuildSettings(version_compatible=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "takes"),
+    [
+        ({}, {"settings": BuildSettings(workspace_mib=256)}, True),
+        ({}, {"settings": COMPATIBLE}, True),
+        ({"settings": COMPATIBLE}, {}, True),
+        ({"tensorrt": "10.13.3"}, {"settings": COMPATIBLE}, True),
+        ({"tensorrt": "10.13.3"}, {}, False),
+        ({"tensorrt": "10.2.0"}, {"settings": COMPATIBLE}, False),
+        ({"tensorrt": "11.0.0"}, {"settings": COMPATIBLE}, False),
+        ({"sm": "8.6"}, {"settings": COMPATIBLE}, False),
+        ({"profiles": ()}, {"settings": COMPATIBLE}, False),
+    ],
+)
+def test_what_serves_may_have_been_built_with_other_settings_or_to_be_taken_by_later_versions(
+    cache: EngineCache, wanted: dict[str, Any], there: dict[str, Any], takes: bool
+) -> None:
+    put(cache, key(**there))
+    (cache.folder / "quarantine.json").write_text("theirs")
+    found = cache.open_like(key(**wanted))
+    assert (found is not None) == takes
+    assert cache.open(key(**wanted)) is None
+    put(cache, key(**wanted), b"the very one")
+    found = cache.open_like(key(**wanted))
+    assert found is not None
+    assert found.plan == b"the very one"
+
+
 def test_all_that_the_key_holds_is_in_that_test() -> None:
     parameters = test_whatever_an_engine_depends_on_changes_its_key.pytestmark[0].args[1]  # type: ignore[attr-defined]
     assert {name for changed in parameters for name in changed} == EngineKey.model_fields.keys()

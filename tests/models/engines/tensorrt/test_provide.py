@@ -21,6 +21,7 @@ from models.engines.onnx_cpu import OrtCpuEngine
 from models.engines.tensorrt.build_process import BuildReport, BuildRequest, build
 from models.engines.tensorrt.builder import BuildLimits, run_build
 from models.engines.tensorrt.cache import EngineCache
+from models.engines.tensorrt.key import BuildSettings
 from models.engines.tensorrt.pool import Pool
 from models.engines.tensorrt.profiles import GraphProfiles
 from models.engines.tensorrt.provide import BuildAt, EngineSpec, Provider
@@ -125,6 +126,19 @@ def test_another_version_is_another_engine_and_the_old_one_stays(
     monkeypatch.undo()
     provider.get(spec, golden(spec)).close()
     assert runner.builds == 2
+
+
+def test_a_version_compatible_engine_serves_after_a_minor_upgrade(
+    provider: Provider, spec: EngineSpec, runner: FakeRunner, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lasting = dataclasses.replace(spec, settings=BuildSettings(version_compatible=True))
+    provider.get(lasting, golden(spec)).close()
+    monkeypatch.setattr(fake, "__version__", "10.4.0")
+    engine = provider.cached(spec)
+    assert engine is not None
+    with contextlib.closing(engine):
+        assert engine.stream().run(feed(1))["y"] == 2
+    assert runner.builds == 1
 
 
 def test_a_plan_that_tensorrt_no_longer_takes_is_built_anew(

@@ -79,6 +79,7 @@ class MqttClient:
         self._asserted_s = 0.0
         self._reassert_s: float | None = None
         self._only_old = False
+        self._nudged = False
         self._faults = 0
         self._stop = threading.Event()
         self._waker, self._wake = socket.socketpair()
@@ -279,6 +280,7 @@ class MqttClient:
     def _exchange(self, session: Session, timeout_s: float) -> None:
         """Send what may be sent, take what has come."""
         now_s = time.monotonic()
+        self._nudged = False  # whoever nudges from here on wakes the step below
         with self._lock:
             if self._reassert_s is not None and now_s >= self._reassert_s:
                 self._asserted_s, self._reassert_s = now_s, None
@@ -348,5 +350,8 @@ class MqttClient:
         self._nudge()
 
     def _nudge(self) -> None:
+        if self._nudged:
+            return
+        self._nudged = True
         with contextlib.suppress(OSError):  # full: it will wake as it is; closed: nobody is there to wake
             self._waker.send(b"\0")

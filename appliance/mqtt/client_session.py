@@ -35,7 +35,7 @@ __all__ = ["Session", "Target", "Version"]
 CONNECT_TIMEOUT_S: Final = 4.0
 """For TCP and TLS each, and for the broker's answer to CONNECT."""
 ANSWER_TIMEOUT_S: Final = 5.0
-"""A broker that acknowledges nothing for so long is gone, whatever TCP says: the half-open connection."""
+"""A broker that owes an answer and sends nothing for so long is gone, whatever TCP says: the half-open connection."""
 KEEPALIVE_S: Final = 10
 """Silence after which the broker is pinged; after as much again without an answer it is gone. By 1.5 times this the
 broker tells the others that we are."""
@@ -266,6 +266,7 @@ class Session:
             self._on_answer(item, str(reason).lower() if reason.value >= FAILURE else None)
 
     def _message(self, _client: object, _data: object, message: Any) -> None:
+        self._answered()  # in a flood, acknowledgements come late, but they come
         try:
             topic = message.topic
         except UnicodeDecodeError:

@@ -227,12 +227,10 @@ class _Search:
     def _moves(self, start: Beam, logits: Logits, norm: float, floor: float) -> Iterator[tuple[Beam, int]]:
         bias, letters, eos = self._bias, self._decoding.letters, self._decoding.eos_id
         assert bias is not None
+        self._finish(start, start.logp + float(logits[eos]) - norm, floor)
         found = 0
         for token in _likeliest(logits, floor - start.logp + norm):
             logp = start.logp + float(logits[token]) - norm
-            if token == eos:
-                self._finish(start, logp)
-                continue
             state = letters.step(bias, start.state, token)
             if state is not None:
                 yield Beam(logp, state, (*start.ids, token), start.row, start.led), token
@@ -240,10 +238,12 @@ class _Search:
                 if found == 2 * self._settings.beams:  # some may come to the same state
                     return
 
-    def _finish(self, beam: Beam, logp: float) -> None:
-        """A phrase has ended: keep it if it is the best so far."""
+    def _finish(self, beam: Beam, logp: float, floor: float) -> None:
+        """A phrase may end here: keep it if it is one, near enough, and the best so far."""
         bias = self._bias
-        if bias is None or not beam.ids or not bias.complete(beam.state) or beam.state in self._free.passed:
+        if logp < floor or not beam.ids or bias is None:
+            return
+        if not bias.complete(beam.state) or beam.state in self._free.passed:
             return
         if beam.led and self._words(beam.ids) < self._settings.lead_words:
             return

@@ -118,6 +118,7 @@ def main() -> None:
     home = arguments.speech / "commands" / "home.json"
     for style in arguments.styles.split(","):
         with Wren.open(replace(WrenSettings(home_file=home), endpoint=style)) as wren:
+            wren.wait_for_bias()
             outcomes = [_run(wren, clip, clock, warm=arguments.warm) for clip in clips]
         print(f"## {style}\n")
         _print_groups(outcomes)

@@ -12,7 +12,8 @@ class SpeculationSettings:
     """Bounds of the work that is done before it is wanted."""
 
     share: float = 0.5
-    """Of one core, over time; 0 turns early guesses off (a silence of `sure_s` still starts recognition)."""
+    """Of one core, over time; 0 turns early guesses off (a silence of `sure_s` still starts recognition). Partials
+    are bounded by a share of their own, and count here too."""
     burst_s: float = 1.0
     """Seconds of work that may be spent at once after a rest."""
     sure_s: float = 0.2

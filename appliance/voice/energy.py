@@ -16,7 +16,6 @@ __all__ = ["EnergyEdge", "EnergySettings"]
 
 _NO_LEVEL_DBFS: Final = -120.0
 _RECENT: Final = 5  # frames
-_ENDING: Final = 10  # frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,6 @@ class EnergyEdge:
         """A new utterance. The room's floor is kept: the room has not changed."""
         self._speaker_dbfs = _NO_LEVEL_DBFS
         self._recent: deque[tuple[float, bool, bool, bool]] = deque(maxlen=_RECENT)
-        self._levels: deque[float] = deque(maxlen=_ENDING)
-        self._ending_dbfs = _NO_LEVEL_DBFS
         self._now_s = 0.0
         self._loud_s: float | None = None
         self._near_s: float | None = None
@@ -68,12 +65,10 @@ class EnergyEdge:
         loud = heard and level_dbfs >= threshold
         near = heard and level_dbfs >= self._speaker_dbfs - settings.near_speaker_db
         self._recent.append((end_s, loud, loud and voiced, near and voiced))
-        self._levels.append(level_dbfs)
         # Two of three frames: a click is one long.
         newest = list(self._recent)[-3:]
         if loud and sum(frame[1] for frame in newest) >= 2:
             self._loud_s = end_s
-            self._ending_dbfs = max(self._levels)
         if near:
             self._near_s = end_s
 
@@ -91,12 +86,6 @@ class EnergyEdge:
     def faint_s(self) -> float:
         """How long ago sound was last near the speaker's level; 0 before any speech."""
         return 0.0 if self._near_s is None else self._now_s - self._near_s
-
-    @property
-    def fall_db(self) -> float:
-        """How far below the speaker's loudest the last 100 ms of sound stayed: speech that ends dies away, speech that
-        is broken off does not."""
-        return max(0.0, self._speaker_dbfs - self._ending_dbfs)
 
     def goes_on(self, since_s: float, *, near: bool = False) -> bool:
         """Whether speech was heard after a moment, in three of the newest five frames; with `near`, at the speaker's

@@ -24,7 +24,6 @@ class Heard:
     probability: float
     quiet_s: float
     faint_s: float
-    fall_db: float
 
     @property
     def silence_s(self) -> float:
@@ -57,7 +56,7 @@ class Hearing:
             speech = SpeechState(
                 speech.speaking, False, speech.started_s, speech.ended_s, speech.silence_s, speech.speech_s
             )
-        return Heard(frame.end_s, speech, self._probability, self._edge.quiet_s, self._edge.faint_s, self._edge.fall_db)
+        return Heard(frame.end_s, speech, self._probability, self._edge.quiet_s, self._edge.faint_s)
 
     def goes_on(self, since_s: float, *, near: bool = False) -> bool:
         """Whether speech was heard after a moment; see `EnergyEdge.goes_on`."""

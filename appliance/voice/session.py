@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from appliance import events
@@ -43,6 +44,7 @@ from appliance.voice.parts import (
 from appliance.voice.recognitions import Recognitions
 from appliance.voice.reply import ReplyVoice
 from appliance.voice.vad import SpeechState
+from appliance.voice.wake import WakeDetector
 
 __all__ = [
     "Message",
@@ -59,6 +61,7 @@ __all__ = [
 
 _RING_S: Final = 2.0
 _GAP_FRAMES: Final = 2
+_NEVER: Final = float("-inf")
 _CLOSING: Final = (".", "?", "!")
 
 
@@ -86,6 +89,7 @@ class Session:
         self._hearing = False
         self._started_s = 0.0
         self._earliest_s = 0.0
+        self._went_on_s = _NEVER
         self._speaking = False
         self._heard: Heard | None = None
         self._next_seq = 0
@@ -109,6 +113,11 @@ class Session:
     def phase(self) -> Phase:
         """Where the loop is."""
         return self._state.phase
+
+    def set_wake(self, wake: WakeDetector) -> None:
+        """Listen for other words from now on; nothing where this session wakes by none."""
+        if self._parts.wake is not None:
+            self._parts = replace(self._parts, wake=wake)
 
     def listen(self) -> None:
         """Start an utterance without a wake word."""
@@ -186,7 +195,8 @@ class Session:
         self._speaking = speech.speaking
         guessed_s = self._recognitions.heard_until_s
         if guessed_s is not None and self._ears.goes_on(guessed_s, near=self._near_only):
-            # Voice activity did not let go in so short a pause, so it cannot say that speech began again.
+            # Voice activity takes long to say that speech began again, and says nothing where it had not let go.
+            self._went_on_s = heard.now_s
             self._resumed()
         self._decide(heard)
         if speech.speaking and self._state.phase is Phase.LISTENING and self._parts.may_guess():
@@ -213,9 +223,10 @@ class Session:
     def _decide(self, heard: Heard) -> None:
         if self._state.phase is not Phase.LISTENING:
             return
-        decision = self._parts.endpoint.decide(self._evidence(heard))
+        evidence = self._evidence(heard)
+        decision = self._parts.endpoint.decide(evidence)
         if decision.verdict is Verdict.LIKELY:
-            if heard.silence_s >= self._settings.speculation.sure_s or self._may_guess():
+            if evidence.silence_s >= self._settings.speculation.sure_s or self._may_guess():
                 self._near_only = heard.quiet_s == 0.0 and heard.silence_s == 0.0
                 self._step(loop.LikelyEnd())
         elif decision.verdict is Verdict.END:
@@ -233,12 +244,11 @@ class Session:
             probability=heard.probability,
             listening_s=heard.now_s - self._started_s,
             speech_s=heard.speech.speech_s,
-            silence_s=heard.silence_s,
+            silence_s=min(heard.silence_s, heard.now_s - self._went_on_s),
             understood=None if accepted is None else accepted.understanding.intent is not None,
             no_speech_s=self._settings.follow_up_s if self._following_up else None,
             quiet_s=heard.quiet_s,
             faint_s=heard.faint_s,
-            fall_db=heard.fall_db,
             certain=accepted is not None and accepted.certain,
             verbatim=reach is not None and reach.complete,
             closed=hypothesis is not None and hypothesis.text.endswith(_CLOSING),
@@ -305,6 +315,7 @@ class Session:
         self._utterance = self._new_utterance()
         self._following_up, self._follow_up_due = self._follow_up_due, False
         self._started_s = self._runner.now()
+        self._went_on_s = _NEVER
         # Without a wake word, what was said just before the button was pressed belongs to the utterance.
         self._earliest_s = self._started_s - self._settings.pre_roll_s
         if effect.wake is not None:

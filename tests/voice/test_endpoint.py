@@ -81,10 +81,8 @@ NEAR = {**WHOLE, "verbatim": False}
 TABLE = [
     ({**WHOLE, "extension": Extension.NONE}, QUICK.whole_s, "whole"),
     ({**WHOLE, "extension": Extension.RARE}, QUICK.whole_s, "whole"),
-    ({**WHOLE, "fall_db": 2.0}, QUICK.whole_s + QUICK.abrupt_s, "whole"),
     (NEAR, QUICK.near_whole_s, "near-whole"),
     ({**WHOLE, "closed": False}, QUICK.near_whole_s, "near-whole"),
-    ({**NEAR, "fall_db": 2.0}, QUICK.near_whole_s + QUICK.abrupt_s, "near-whole"),
     ({**WHOLE, "extension": Extension.LIKELY}, QUICK.may_go_on_s, "whole-so-far"),
     ({**NEAR, "unfinished": True}, QUICK.unsure_s, "understood"),
     ({"understood": True, "certain": False}, QUICK.unsure_s, "understood"),
@@ -137,7 +135,6 @@ EVIDENCE = st.builds(
     understood=st.sampled_from([True, False, None]),
     quiet_s=st.floats(0, 5),
     faint_s=st.floats(0, 5),
-    fall_db=st.floats(0, 40),
     certain=st.booleans(),
     verbatim=st.booleans(),
     closed=st.booleans(),

@@ -85,13 +85,6 @@ def test_a_television_is_not_the_speaker_going_on(spoken: _Room) -> None:
     assert edge.goes_on(guessed_s, near=True)
 
 
-def test_sound_that_stops_loud_and_sound_that_dies_away(spoken: _Room) -> None:
-    assert spoken.hear(ROOM, 0.2).fall_db < 3.0
-    spoken.hear(VOICE, 0.1, 0.9, speaking=True)
-    spoken.hear(VOICE - 12.0, 0.12, 0.9, speaking=True)
-    assert spoken.hear(ROOM, 0.2).fall_db == pytest.approx(12.0, abs=1.0)
-
-
 def test_a_new_utterance_keeps_the_floor_and_forgets_the_speaker(spoken: _Room) -> None:
     spoken.edge.reset()
     edge = spoken.hear(VOICE, 0.1)

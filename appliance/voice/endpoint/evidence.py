@@ -55,8 +55,6 @@ class Evidence:
     """Since the sound last stood out of the room's floor; 0 before any speech."""
     faint_s: float = 0.0
     """Since the sound was last near the speaker's own level: grows under a television, too."""
-    fall_db: float = 20.0
-    """How far below the speaker's loudest the last 100 ms of sound stayed."""
     certain: bool = False
     """What was understood is near enough to what was said for an early end."""
     verbatim: bool = False

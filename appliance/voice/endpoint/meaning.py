@@ -2,7 +2,8 @@
 
 People leave some 200 ms between turns (Stivers et al. 2009, PNAS 106:10587). Silence alone cannot decide that early:
 stops and pauses within a sentence are as long. So an early end needs a sentence that is whole, cannot go on, and was
-surely said; the less of that is known, the longer the silence must be.
+surely said; the less of that is known, the longer the silence must be. Pitch, the level at which the sound stopped and
+how sure voice activity still is were measured on the recordings and tell ends from pauses no better.
 """
 
 from __future__ import annotations
@@ -27,10 +28,6 @@ class MeaningSettings:
     """Ends a sentence of the grammar, word for word and with a full stop, that seldom goes on after a pause."""
     near_whole_s: float = 0.35
     """Ends one without the full stop, or recognised almost so: half a word looks almost like the whole one, too."""
-    abrupt_s: float = 0.15
-    """Added to both where the sound stopped loud: speech that ends dies away, speech that is broken off does not."""
-    abrupt_db: float = 5.0
-    """Loud is within this of the speaker's loudest."""
     may_go_on_s: float = 0.6
     """Ends one, surely understood, that may well go on ("turn on the light" "in the kitchen")."""
     unsure_s: float = 0.7
@@ -99,7 +96,6 @@ class MeaningEndpoint:
             return settings.unsure_s + extra_s, "understood"
         if evidence.extension is Extension.LIKELY:
             return settings.may_go_on_s + extra_s, "whole-so-far"
-        abrupt_s = settings.abrupt_s if evidence.fall_db < settings.abrupt_db else 0.0
         if evidence.verbatim and evidence.closed:
-            return settings.whole_s + abrupt_s, "whole"
-        return settings.near_whole_s + abrupt_s, "near-whole"
+            return settings.whole_s, "whole"
+        return settings.near_whole_s, "near-whole"

@@ -104,8 +104,9 @@ def test_with_the_fake_tensorrt_engines_are_built_checked_listed_and_found_again
     (listed,) = (r for r in json.loads(_run(store, "list", "--json").stdout) if r["name"] != "builder's timings")
     assert (listed["status"], listed["name"]) == ("ready", "silero-vad vad fp32")
     assert _run(store, "verify").returncode == 0
-    kept = json.loads(_run(store, "prune", "--all", "--json").stdout)
-    assert [r["name"] for r in kept] == ["silero-vad vad fp32"]
+    assert json.loads(_run(store, "prune", "--others", "--json", site=site).stdout) == []
+    gone = json.loads(_run(store, "prune", "--all", "--json").stdout)
+    assert [r["name"] for r in gone] == ["silero-vad vad fp32"]
 
 
 def test_engines_that_failed_are_listed_and_can_be_tried_again(tmp_path: Path) -> None:

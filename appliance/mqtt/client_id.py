@@ -13,11 +13,10 @@ from typing import Final
 from platformdirs import user_state_path
 
 from appliance.errors import ApplianceError
+from models.paths import DEVICE_STATE
 
 __all__ = ["MqttFolderError", "keep_secret", "kept_id", "state_folder"]
 
-DEVICE_STATE: Final = Path("/var/lib/wren")
-"""systemd's StateDirectory on a device."""
 _ID: Final = re.compile(r"wren-[0-9a-f]{8}")
 
 

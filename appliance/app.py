@@ -102,6 +102,26 @@ class SharedAssistant:
         with self._lock:
             return asyncio.run(self._assistant.commit(understanding, key))
 
+    def timers(self) -> list[tuple[Timer, float]]:
+        """Timers that run or are paused, with the seconds left."""
+        with self._lock:
+            book = self._assistant.timers
+            return [(timer, book.left_s(timer)) for timer in book.find()]
+
+    def start_timer(self, seconds: int, name: str | None) -> Timer | None:
+        """A timer that rings; None where there are too many."""
+        with self._lock:
+            return self._assistant.timers.start(seconds=seconds, name=name)
+
+    def cancel_timer(self, timer_id: int) -> bool:
+        """False where there is no such timer."""
+        with self._lock:
+            book = self._assistant.timers
+            found = next((timer for timer in book.find() if timer.id == timer_id), None)
+            if found is not None:
+                book.cancel(found)
+            return found is not None
+
     def view(self) -> HomeView:
         """See `Assistant.view`."""
         return self._assistant.view()

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,15 +22,18 @@ from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.sounds import Sound
 from appliance.buffers import BufferSizes
 from appliance.building import EngineBuilds
+from appliance.controls import HouseControls
 from appliance.events import Event
+from appliance.machine import this_machine
+from appliance.mqtt.face import Mqtt
 from appliance.overrides import engine_overrides, open_store
 from appliance.service import LOCAL, Service
-from appliance.settings import Settings
+from appliance.settings import LoadedSettings, Settings, WakeWordSettings
 from appliance.voice import loop
 from appliance.voice.endpoint import SilenceSettings
 from appliance.voice.parts import SessionSettings
 from appliance.voice.runner import LiveRunner
-from appliance.voice.wake import WakeSettings
+from appliance.voice.wake import WakeDetector, WakeSettings
 from appliance.watch import MachineWatch
 from appliance.web import MachineState, serve
 from models import Progress
@@ -129,6 +132,28 @@ class LocalAudio:
             self._muted = muted
 
     @property
+    def volume(self) -> float:
+        """0..100; a change is heard at once."""
+        return self._player.volume
+
+    @volume.setter
+    def volume(self, percent: float) -> None:
+        self._player.volume = percent
+
+    def play(self, sound: Sound) -> bool:
+        """A small sound, at once; False where there is no speaker."""
+        speaker = self._states.get("speaker")
+        if speaker is None or speaker.phase != "running":
+            return False
+        self._player.play_sound(sound)
+        return True
+
+    def set_wake(self, wake: WakeWordSettings) -> None:
+        """Listen for other words, or more or less easily, from now on."""
+        detector = WakeDetector(WakeSettings(wake.words, wake.threshold, wake.refractory_s))
+        self._runner.call(lambda: self._runner.session.set_wake(detector))
+
+    @property
     def settled(self) -> bool:
         """Whether both devices have been found, or found missing."""
         return {"microphone", "speaker"} <= self._states.keys()
@@ -171,12 +196,13 @@ class LocalAudio:
             self._player.prepare()
 
 
-async def run(settings: Settings, progress: Progress, say: Say) -> None:
-    """Start everything, serve until SIGINT or SIGTERM, stop cleanly. `say` gets lines for the person who started it.
+async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
+    """Start everything, serve until SIGINT or SIGTERM, stop cleanly; True where a restart was asked for.
 
-    Raises `ApplianceError`, `ModelsError`.
+    `say` gets lines for the person who started it. Raises `ApplianceError`, `ModelsError`.
     """
-    stop = asyncio.Event()
+    settings = loaded.settings
+    stop, again = asyncio.Event(), asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         running.add_signal_handler(number, stop.set)
@@ -199,8 +225,20 @@ async def run(settings: Settings, progress: Progress, say: Say) -> None:
     timers = asyncio.create_task(_watch_timers(service))
     try:
         async with contextlib.AsyncExitStack() as stack:
+            troubles: list[Callable[[], tuple[str, ...]]] = []
+            machine = _machine_state(local, watch, service, troubles)
+            if settings.mqtt.enabled:
+
+                def restart() -> None:
+                    running.call_soon_threadsafe(again.set)
+                    running.call_soon_threadsafe(stop.set)
+
+                controls = HouseControls(service, local, machine, settings, loaded.path, restart)
+                model = this_machine(store).model
+                mqtt = await asyncio.to_thread(Mqtt, settings.mqtt, service, controls, model)
+                stack.push_async_callback(asyncio.to_thread, mqtt.close)
+                troubles.append(lambda: mqtt.degraded)
             if settings.web.enabled:
-                machine = _machine_state(local, watch, service)
                 server = await stack.enter_async_context(serve(service, settings, machine))
                 say(f"Wren's page: {server.link}")
             local.start()
@@ -214,14 +252,18 @@ async def run(settings: Settings, progress: Progress, say: Say) -> None:
         await asyncio.to_thread(local.close)
         service.close()
         wren.close()
+    return again.is_set()
 
 
-def _machine_state(local: LocalAudio, watch: MachineWatch, service: Service) -> Callable[[], MachineState]:
-    """What the page shows: sound devices, engines and heat together."""
+def _machine_state(
+    local: LocalAudio, watch: MachineWatch, service: Service, troubles: Sequence[Callable[[], tuple[str, ...]]]
+) -> Callable[[], MachineState]:
+    """What the page shows: sound devices, engines, heat and what else may have trouble, together."""
 
     def state() -> MachineState:
         heard, seen = local.state(), watch.state()
-        degraded = (*heard.degraded, *service.wren.degraded, *seen.degraded)
+        others = (sentence for trouble in troubles for sentence in trouble())
+        degraded = (*heard.degraded, *service.wren.degraded, *seen.degraded, *others)
         readings = tuple((row.name, row.value, row.unit) for row in seen.readings)
         return replace(heard, degraded=degraded, readings=readings, better_plan=seen.better)
 

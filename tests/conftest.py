@@ -13,6 +13,14 @@ from appliance.app import Wren, WrenSettings
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nobody's settings and state but ours: whoever runs the tests may have a Wren of their own."""
+    folder = tmp_path_factory.mktemp("own")
+    os.environ["WREN_CONFIG"] = str(folder / "wren.toml")
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of recordings and suites beside the repository."""

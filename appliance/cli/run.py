@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 
 __all__ = ["add", "run"]
@@ -27,5 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.debug:
         logging.getLogger().setLevel(settings.log_level.upper())
     progress = TerminalProgress()
-    asyncio.run(run_appliance(settings, progress, lambda line: print(line, file=sys.stderr, flush=True)))
+    again = asyncio.run(run_appliance(loaded, progress, lambda line: print(line, file=sys.stderr, flush=True)))
+    if again:
+        # In the same process, so that whoever watches it (systemd, a terminal) sees no end.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return 0

@@ -72,7 +72,8 @@ class Lexicon:
 
 def naming(view: HomeView) -> object:
     """The part of a view that names depend on; states may change without it."""
-    people = tuple(e.state for e in view.entities if e.domain == "person")
+    # Where people are is a word of the home too; that they come and go is not.
+    people = tuple(sorted({e.state for e in view.entities if e.domain == "person"} - set(_UNPLACED)))
     things = tuple((e.id, e.name, e.domain, e.area, e.aliases) for e in view.entities)
     return (view.language, view.floors, view.areas, things, people)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hassil.sample import sample_sentence
@@ -9,12 +10,14 @@ from hypothesis import strategies as st
 
 from appliance.intent.grammar import load_grammar
 from appliance.intent.language import load_language
+from appliance.intent.lexicon import naming
 from appliance.intent.normalise import normalise
 from appliance.intent.phrase_graph import DEAD, END, PART_END, GraphBuilder, Kind, PhraseGraph
 from appliance.intent.phrase_text import number_words, plain_letters
 from appliance.intent.phrases import phrase_graph
 from appliance.voice.asr.bias import LetterBias
 from tests.intent.homes import assistant, entity, home
+from tests.intent.test_names import ODD_NAMES
 
 LAMP, FAN, DOOR = entity("Reading Lamp", area="Office"), entity("Fan 2", "fan"), entity("Anna's Door", "lock")
 
@@ -181,3 +184,28 @@ def test_a_thing_of_the_home_is_a_phrase_and_one_of_another_home_is_none(bias: L
 )
 def test_ways_to_say_it(bias: LetterBias, text: str) -> None:
     assert bias.look(text).complete
+
+
+def test_odd_names_spoil_no_others() -> None:
+    things = [entity(name) for name in (*ODD_NAMES, "Desk Lamp")]
+    bias = LetterBias(phrase_graph(home(*things).view()))
+    for said in (
+        "desk lamp",
+        "a.c.",
+        "number five",
+        "wi-fi plug",
+        "wifi plug",
+        "Küchenlicht",
+        "one hundred",
+        "Dr Bob's lamp",
+    ):
+        assert bias.look(f"turn on {said}").complete, said
+
+
+def test_people_coming_and_going_change_no_names() -> None:
+    anna = entity("Anna", "person", state="home")
+    view = home(anna).view()
+    away, office = (replace(view, entities=(replace(anna, state=state),)) for state in ("not_home", "Tennis Club"))
+    assert naming(away) == naming(view)
+    assert naming(office) != naming(view)
+    assert LetterBias(phrase_graph(office)).look("is Anna at the tennis club").inside

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import threading
@@ -52,7 +53,7 @@ class BrokerState:
     restarts: int
     """Times it ended by itself since the start."""
     subscribe: str
-    """A command that shows what goes over it; reads the password from its file and does not hold it."""
+    """A command that shows what goes over it. Neither it nor the process it starts shows the password."""
 
 
 class EmbeddedBroker:
@@ -97,8 +98,7 @@ class EmbeddedBroker:
             return BrokerState(running, reason, self._port, self._restarts, self._subscribe())
 
     def _subscribe(self) -> str:
-        password = f'"$(cat {self._folder / "password"})"'
-        return f"mosquitto_sub -h {HOST} -p {self._port} -u {USER} -P {password} -t '#' -v"
+        return f"XDG_CONFIG_HOME={shlex.quote(str(self._folder / 'client'))} mosquitto_sub -t '#' -v"
 
     def _password(self) -> str:
         return keep_secret(self._folder / "password", lambda: secrets.token_urlsafe(24), _PASSWORD)
@@ -161,6 +161,10 @@ class EmbeddedBroker:
         _write(hashed, f"{USER}:{password}\n")
         # In place, so that the password is in no command line, which everybody on the machine can read.
         subprocess.run([_program("mosquitto_passwd"), "-U", str(hashed)], check=True, capture_output=True)
+        client = self._folder / "client"
+        client.mkdir(mode=0o700, exist_ok=True)
+        for name in ("mosquitto_sub", "mosquitto_pub"):  # what these read of themselves
+            _write(client / name, f"-h {HOST}\n-p {self._port}\n-u {USER}\n-P {password}\n")
         _write(
             configuration,
             "# Written by Wren at every start; changes are lost. To use a broker of your own, set mqtt.host.\n"

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,16 +90,21 @@ def test_it_takes_those_with_the_password_and_nobody_else(broker: EmbeddedBroker
     assert f"0100007F:{port:04X}" in addresses
     assert f"00000000:{port:04X}" not in addresses
     folder = tmp_path / "mqtt"
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
-    held = [path.name for path in folder.iterdir() if password in path.read_text()]
-    assert held == ["password"]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o700 for path in (folder, folder / "client"))
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
+    assert {path.name for path in files if password in path.read_text()} == {
+        "password",
+        "mosquitto_sub",
+        "mosquitto_pub",
+    }
     command = Path(f"/proc/{_child(port)}/cmdline").read_text()
     assert password not in command + broker.state().subscribe + repr(settings)
 
 
-def test_the_command_that_is_shown_works(broker: EmbeddedBroker) -> None:
+def test_the_command_that_is_shown_works_and_shows_no_password(broker: EmbeddedBroker) -> None:
     settings = broker.settings(MqttSettings())
+    assert settings.password is not None
     until(lambda: _listens(settings.port or 0), "it listens")
     client = MqttClient(settings, client_id="wren-1", availability_topic="wren/box/availability")
     client.start()
@@ -106,17 +112,16 @@ def test_the_command_that_is_shown_works(broker: EmbeddedBroker) -> None:
         until(lambda: client.state().connected, "connected")
         client.publish("wren/box/state", b"idle", kind=Kind.STATE, retain=True)
         until(lambda: client.state().queued == 0, "said")
-        shown = subprocess.run(
-            f"{broker.state().subscribe} -C 2 -W 10",
-            shell=True,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=20,
-        )
-        if shown.returncode == 127:
-            pytest.skip("mosquitto_sub is not installed (mosquitto-clients)")
-        assert "wren/box/state idle" in shown.stdout
+        command = f"exec env {broker.state().subscribe} -C 4 -W 20"
+        shown = subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, text=True)
+        arguments = Path(f"/proc/{shown.pid}/cmdline")
+        until(lambda: b"mosquitto_sub" in arguments.read_bytes().split(b"\0")[0], "it runs")
+        assert settings.password.get_secret_value() not in arguments.read_text()
+        for _ in range(3):  # with the retained state and availability more than it waits for
+            client.publish("wren/box/event", b"wake", kind=Kind.EVENT)
+            time.sleep(0.2)
+        told, _ = shown.communicate(timeout=30)
+        assert "wren/box/state idle" in told
     finally:
         client.close()
 

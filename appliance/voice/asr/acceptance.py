@@ -6,7 +6,7 @@ grammar, so that whatever is accepted is wrong); `benchmarks/bias_bench.py` repe
 for a text that meant nothing, right ones had gaps of -2 to 5.3 (three of 40 more: 6.7, 9.9 and 10.8). Wrong ones had
 0.6 to 3.7 (three: an "off" that noise had made unsure, two near misses) and then 6.1 and up: "lock" for "unlock" 6.1,
 "100" for "10" 6.7, "6" for "5" 9.4. So the line is drawn below what opposites and numbers need: near misses 1 of 90
-clean and 1 of 90 in noise; at 8 they would be 3 and 4, and no clean command would be won.
+clean and 0 to 1 in noise; at 8 they would be 3 and 4, and no clean command would be won.
 A gap for each token or letter separates no better: one wrong word costs about the same in a long sentence as in a
 short one. The free text's own probability does not help either on so few cases.
 """

@@ -16,8 +16,9 @@ setup: $(STAMP)  ## system packages, environment, model packs
 
 setup-test: $(TSTAMP) setup
 
-peers: setup-test ## the real peers that tests talk to: a sound server, a browser
+peers: setup-test ## the real peers that tests talk to: a sound server, a browser, a broker, NVIDIA's builder
 	@tools/packages tools/test-packages.txt
+	@tools/tensorrt-check $(VENV) requirements/tensorrt-check.txt
 
 run: setup       ## start Wren
 	@$(BIN)/wren run

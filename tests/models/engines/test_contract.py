@@ -21,6 +21,7 @@ from models.engines.numpy import NumpyEngine
 from models.engines.onnx_cpu import OrtCpuEngine
 from models.engines.onnx_cuda import OrtCudaEngine, Target
 from models.errors import EngineError
+from tests.models.engines.tensorrt.made import contract_engine
 
 STATES = (StateTensor("total", "next_total", (2,)), StateTensor("past", "present", (1, 0, 2)))
 HOST_AS_DEVICE = Target("CPUExecutionProvider", "cpu", (("CPUExecutionProvider", {}),))
@@ -37,6 +38,7 @@ BACKENDS: dict[str, Make] = {
     "numpy": NumpyEngine,
     "device on the host": lambda path, states: OrtCudaEngine(path, states, target=HOST_AS_DEVICE),
     "ladder": _in_a_ladder,
+    "tensorrt (fake)": contract_engine,
 }
 backends = pytest.mark.parametrize("make", BACKENDS.values(), ids=list(BACKENDS))
 

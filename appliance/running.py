@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import threading
@@ -208,6 +209,9 @@ async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
         running.add_signal_handler(number, stop.set)
     chosen, store = wren_settings(settings), open_store(settings.models)
     wren = await asyncio.to_thread(lambda: Wren.open(chosen, progress, store=store))
+    # What stands for good is not looked through again: a full collection stops everything for a tenth of a second.
+    gc.collect()
+    gc.freeze()
     service = Service(wren)
     wren.opener.emit = service.hub.emit
     watch = MachineWatch(

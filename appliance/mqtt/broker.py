@@ -29,7 +29,7 @@ from appliance.mqtt.client_id import MqttFolderError, keep_secret
 if TYPE_CHECKING:
     from appliance.settings import MqttSettings
 
-__all__ = ["EMBEDDED_PORT", "BrokerState", "EmbeddedBroker"]
+__all__ = ["EMBEDDED_PORT", "BrokerState", "EmbeddedBroker", "find_mosquitto"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -180,9 +180,14 @@ class EmbeddedBroker:
         return configuration
 
 
-def _program(name: str) -> str:
+def find_mosquitto(name: str = "mosquitto") -> str | None:
+    """Path of the program; None where it is not installed."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))  # Debian keeps it where users do not look
-    found = shutil.which(name, path=path)
+    return shutil.which(name, path=path)
+
+
+def _program(name: str) -> str:
+    found = find_mosquitto(name)
     if found is None:
         raise ProgramMissingError(
             f"{name} is not installed; install it (apt install mosquitto), or set mqtt.host to a broker of your own"

@@ -45,7 +45,7 @@ class Mqtt:
     def _open(self, settings: MqttSettings, service: Service, controls: Controls, machine: str | None) -> None:
         folder = state_folder()
         if settings.host is None:
-            self.broker = EmbeddedBroker(folder)
+            self.broker = EmbeddedBroker(folder, port=settings.port)
             settings = self.broker.settings(settings)
             self.broker.start()
         own = kept_id(folder)

@@ -57,6 +57,7 @@ def run_checks(store: Store, open_wren: Callable[[], Wren]) -> Iterator[Check]:
     yield _disk(store)
     yield from _packs(store)
     yield from _machine()
+    yield from _mqtt()
     yield from _self_test(open_wren)
 
 
@@ -157,6 +158,25 @@ def _machine() -> Iterator[Check]:
         yield Check("heat", "ok" if cool else "warn", detail, None if cool else advise(state.heat).text)
     for row in advise_power(machine, read_power(Root())):
         yield Check("power", "warn", row.text, None if row.command is None else f"run: {row.command}")
+
+
+def _mqtt() -> Iterator[Check]:
+    """Where Wren speaks MQTT, and how to look at it. Connects to nothing: the page says whether the link is up."""
+    from appliance.mqtt.broker import EmbeddedBroker, find_mosquitto
+    from appliance.mqtt.client_id import state_folder
+    from appliance.settings import load_settings
+
+    mqtt = load_settings().settings.mqtt
+    if not mqtt.enabled or (mqtt.host is None and not mqtt.embedded):
+        yield Check("mqtt", "ok", "off (see: wren config show mqtt)")
+    elif mqtt.host is not None:
+        yield Check("mqtt", "ok", f"broker {mqtt.host}, topics under {mqtt.prefix}/")
+    elif find_mosquitto() is None:
+        fix = "sudo apt-get install mosquitto, or: wren config set mqtt.host YOUR-BROKER"
+        yield Check("mqtt", "warn", "no broker is set, and mosquitto, to run one, is not installed", fix)
+    else:
+        look = EmbeddedBroker(state_folder(), port=mqtt.port).state().subscribe
+        yield Check("mqtt", "ok", f"a broker of Wren's own, for this machine alone; to look at it: {look}")
 
 
 def _engines(wren: Wren) -> Iterator[Check]:

@@ -17,6 +17,7 @@ from appliance.errors import ApplianceError
 from appliance.events import MACHINE, Announcing, Event, UtteranceEnded
 from appliance.hub import Hub
 from appliance.intent.types import Reply, UtteranceId
+from appliance.telemetry.speculation import SpeculationWatch
 from appliance.telemetry.trace import TraceRecorder, UtteranceTrace
 from appliance.voice.loop import Phase
 from appliance.voice.runner import LiveRunner
@@ -59,6 +60,9 @@ class Service:
         """The machine's own; None where it is not used."""
         self._traces = TraceRecorder(keep=100)
         self.hub.subscribe(self._traces)
+        self.speculation = SpeculationWatch()
+        """What working ahead of the end brought, and what it cost."""
+        self.hub.subscribe(self.speculation)
         self._heard_s = time.monotonic()
         self.hub.subscribe(self._note)
         self._sessions: dict[str, LiveRunner] = {}

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from appliance.app import Wren
     from appliance.intent.types import Understanding
     from appliance.settings import Settings
+    from appliance.telemetry.speculation import SpeculationTotals
 
-__all__ = ["engine_records", "event_record", "model_records", "trace_record", "understanding_record"]
+__all__ = ["ahead_record", "engine_records", "event_record", "model_records", "trace_record", "understanding_record"]
 
 JsonObject = dict[str, object]
 
@@ -127,3 +128,14 @@ def engine_records(wren: Wren) -> list[JsonObject]:
             }
         )
     return records
+
+
+def ahead_record(totals: SpeculationTotals) -> JsonObject:
+    """What working ahead of the end brought and cost since the start."""
+    return {
+        "utterances": totals.utterances,
+        "recognitions": totals.recognitions,
+        "hits": totals.hits,
+        "spent_s": round(totals.spent_s, 1),
+        "wasted": round(totals.waste, 2),
+    }

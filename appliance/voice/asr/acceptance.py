@@ -69,14 +69,20 @@ def accepted_text(hypothesis: Hypothesis, understood: Callable[[str], Understand
     gap = _gap(hypothesis, reach)
     meaning = understood(hypothesis.text)
     if meaning.intent is not None:
-        return Accepted(meaning, hypothesis.text, "free", gap, True, reach.extension)
+        return Accepted(meaning, hypothesis.text, "free", gap, True, _extension(hypothesis.text, reach))
     phrase = hypothesis.phrase
     if phrase is not None and phrase != hypothesis.text and gap <= ACCEPT_GAP:
         of_phrase = understood(phrase)
         if of_phrase.intent is not None:
             phrase_reach = hypothesis.phrase_reach or _NOWHERE
-            return Accepted(of_phrase, phrase, "phrase", gap, True, phrase_reach.extension)
+            return Accepted(of_phrase, phrase, "phrase", gap, True, _extension(phrase, phrase_reach))
     return Accepted(meaning, hypothesis.text, "free", gap, False, reach.extension)
+
+
+def _extension(text: str, reach: Reach) -> Extension:
+    """What may follow. Behind a number its unit or its next figure ("100" "percent"): people pause before those."""
+    ends_in_number = text.rstrip(" .!?")[-1:].isdigit()
+    return Extension.LIKELY if ends_in_number and reach.extension is Extension.RARE else reach.extension
 
 
 def _gap(hypothesis: Hypothesis, reach: Reach) -> float:

@@ -48,6 +48,11 @@ export function showState(state) {
   const better = byId("better-plan");
   better.textContent = state.better_plan ? `Measured since the start; from the next one on: ${state.better_plan}.` : "";
   better.hidden = !state.better_plan;
+  const ahead = byId("ahead");
+  ahead.textContent =
+    `Worked ahead in ${state.ahead.utterances} utterances: ${state.ahead.hits} answered from it, ` +
+    `${Math.round(100 * state.ahead.wasted)} % of ${state.ahead.spent_s} s of computing for nothing.`;
+  ahead.hidden = !state.ahead.utterances;
   const sensors = byId("sensors");
   sensors.textContent = state.sensors.map((s) => `${s.name} ${READING.format(s.value)} ${UNITS[s.unit] ?? s.unit}`).join(" · ");
   sensors.hidden = !state.sensors.length;

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from appliance.errors import SpeechError
 from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser, repeats
 from appliance.voice.asr.protocol import Cancel, Cancelled
 from appliance.voice.asr.tokenizer import Tokenizer
+from models.engines.base import Array
+from models.errors import StreamLostError
 from tests.fakes import silence, speech
 
 
@@ -58,6 +62,30 @@ def test_hypothesising_looks_and_consumes_nothing(wren: Wren, spoken: Samples) -
     recogniser.push_samples(spoken[spoken.size // 2 :])
     assert recogniser.hypothesise(half, None, Cancel()) == first
     assert "kitchen lights" in _words(recogniser.flush().text)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("losses", [1, 2])
+def test_a_stream_lost_with_its_device_is_begun_again_once(
+    wren: Wren, spoken: Samples, losses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recogniser = wren.recogniser()
+    stream, left = recogniser._decoder, [losses]
+    run = stream.run
+
+    def losing(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        if left[0] > 0:
+            left[0] -= 1
+            raise StreamLostError("the device is gone")
+        return run(inputs)
+
+    monkeypatch.setattr(recogniser, "_decoder", SimpleNamespace(run=losing, reset=stream.reset))
+    recogniser.push_samples(spoken)
+    if losses == 1:
+        assert "kitchen lights" in _words(recogniser.flush().text)
+    else:
+        with pytest.raises(SpeechError):
+            recogniser.flush()
 
 
 @pytest.mark.models

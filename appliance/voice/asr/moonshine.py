@@ -22,7 +22,7 @@ from appliance.voice.asr.bias_tokens import Letters
 from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial, Reach
 from appliance.voice.asr.tokenizer import Tokenizer
 from models.engines.base import Array, Engine
-from models.errors import EngineError
+from models.errors import EngineError, StreamLostError
 
 __all__ = ["DecodingLimits", "MoonshineModel", "MoonshineRecogniser", "repeats"]
 
@@ -126,6 +126,13 @@ class MoonshineRecogniser:
         self._heard = 0
 
     def _read(self, sound: Samples, bias: Bias | None, cancel: Cancel) -> Hypothesis:
+        try:
+            return self._read_once(sound, bias, cancel)
+        except StreamLostError:
+            # A device took the stream with it; the sound is still here, and another rung serves by now.
+            return self._read_once(sound, bias, cancel)
+
+    def _read_once(self, sound: Samples, bias: Bias | None, cancel: Cancel) -> Hypothesis:
         limits = self._model.limits
         padded = np.zeros((1, sound.size + int(limits.pad_s * RATE_HZ)), dtype=np.float32)
         padded[0, : sound.size] = sound

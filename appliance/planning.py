@@ -43,7 +43,10 @@ WEIGHTS_MB: Final[dict[str, dict[Precision, float]]] = {
 VOCODER_MARGIN: Final = 11
 """What the conversion found, for where it has not been made."""
 
-VERSION: Final = 2
+SEAMLESS: Final = frozenset({"tts"})
+"""Tasks whose output is made in pieces that must be exactly those of the whole: no INT8 (see `task_needs`)."""
+
+VERSION: Final = 3
 """Goes up when a job changes: timings kept before are not compared with new ones."""
 TIMEOUT_S: Final = 180.0
 """For a slow machine with all candidates; then the rules have to do."""
@@ -87,9 +90,10 @@ def task_needs(store: Store) -> tuple[TaskNeed, ...]:
             task="tts",
             model=PACKS["tts"],
             weights_mb=_weights("tts", tts),
-            int8_schemes=_schemes(tts, passed=True),
-            int8_failed=_schemes(tts, passed=False),
-            int8_gate=_gate(tts),
+            # A reply is made in pieces that must join without a seam. In floats a piece with its margins is exactly its
+            # part of the whole; with eight bits in the flow it is not (a difference of full scale, in the phase).
+            int8_gate=False,
+            why="in floats, for pieces made with eight bits do not join exactly",
             job=JOBS["tts"],
             hop_ms=voice.hop_samples / voice.rate_hz * 1000,
             overlap_frames=2 * margin,
@@ -206,8 +210,9 @@ def _jobs(store: Store, machine: Machine) -> tuple[Job, ...]:
     found = []
     for task, parts in PARTS.items():
         for form in forms(store, PACKS[task], parts):
-            # A graph that failed the gate may be as fast as it likes.
-            if form.passed and form.target in ("any", "cpu"):
+            # What may not be used may be as fast as it likes.
+            usable = form.precision == "fp32" or (form.passed and task not in SEAMLESS)
+            if usable and form.target in ("any", "cpu"):
                 scheme = cast("Scheme | None", form.scheme)
                 found += [Job(task, Candidate("ort-cpu", form.precision, scheme, threads)) for threads in counts]
     return tuple(found)

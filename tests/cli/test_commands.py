@@ -46,7 +46,7 @@ def test_the_demo_wakes_understands_acts_and_answers(run: Run, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     for word in (
         "wake     okay_nabu",
-        "partial",
+        "text     ",
         "HassTurnOn",
         "area=Kitchen",
         "Turned on the lights",

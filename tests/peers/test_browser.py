@@ -109,8 +109,9 @@ def test_a_command_spoken_into_the_browser_is_shown_and_answered_in_sound(
         expect(page.locator("#state")).to_have_text("Press and speak")
         page.locator("#talk").click()
         expect(page.locator("#state")).to_have_text("Listening…", timeout=PATIENCE_MS)
-        tab.wait(lambda: bool(tab.told("partial")), "no partial text")
-        expect(page.locator("#partial")).not_to_be_empty()
+        # A guess at the end may come before the first partial is due; either is shown at once.
+        tab.wait(lambda: bool(tab.told("partial") or tab.told("text")), "no text while listening")
+        expect(page.locator(".entry .said").first).not_to_be_empty()
         expect(page.locator(".entry .said").first).to_have_text("Switch on the kitchen lights.", timeout=PATIENCE_MS)
         expect(page.locator(".entry .chips").first).to_contain_text("HassTurnOn")
         expect(page.locator(".entry .chips").first).to_contain_text("area: Kitchen")

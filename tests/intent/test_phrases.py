@@ -156,8 +156,8 @@ def test_what_the_graph_holds_is_understood() -> None:
     phrases = [p for p in phrases if len(p.split()) < 25 and not any(c.isdecimal() for c in p)]
     lost = [p for p in phrases if who.match(p).intent is None]
     assert len(phrases) > 100
-    # The graph is a little wider than the grammar (a courtesy behind a sentence that takes none): what it holds beyond is
-    # found and then not understood, so it does nothing. Sets are walked in another order each run: a share, not a list.
+    # The graph is a little wider than the grammar (a courtesy behind a sentence that takes none): what it holds beyond
+    # is found and then not understood, so it does nothing. Sets are walked in another order each run: so, a share.
     assert len(lost) <= 0.02 * len(phrases), lost
 
 

@@ -155,8 +155,8 @@ class Wren:
         if engines is not None:
             from appliance.intent.lexicon import naming  # loads the grammar's library
 
+            # Made when it is first asked for: a start must not share the processor with it.
             self.bias = BiasKeeper(engines.assistant.view, self._biases.submit, naming=naming)
-            self.bias.current()  # orders the first
 
     @classmethod
     def open(

@@ -245,6 +245,8 @@ async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
             if settings.web.enabled:
                 server = await stack.enter_async_context(serve(service, settings, machine))
                 say(f"Wren's page: {server.link}")
+            if wren.bias is not None:
+                wren.bias.current()  # has the phrases made, now that people can see that Wren is there
             local.start()
             watch.start()
             say(f"{await _greeting(local, settings)} Ctrl-C ends Wren.")

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from hw import thermal  # as a module: whoever imports it first comes by here before it is whole
 from hw.cpu import usable_cores
 from hw.probe import board, devices, gpu, live, processor, software
 from hw.probe.commands import RealRunner, ReplayRunner, Runner
 from hw.probe.facts import Facts
 from hw.probe.machine import Machine
 from hw.probe.root import Root, complete_lines, printable
-from hw.thermal import read_zones
 
 __all__ = ["probe", "probe_root"]
 
@@ -114,7 +114,7 @@ def _power_mode(runner: Runner, facts: Facts) -> None:
 
 
 def _thermal(root: Root, facts: Facts) -> None:
-    zones = read_zones(root)
+    zones = thermal.read_zones(root)
     source = "sys/class/thermal"
     for text in zones.skipped:
         facts.warn(text)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from appliance.engines import EngineOpener
 from appliance.events import Listener
 from appliance.machine import this_machine
+from appliance.measuring import PACKS
 from appliance.planning import current_plan
 from appliance.voice.asr.bias_keeper import BiasKeeper
 from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
@@ -41,9 +42,7 @@ __all__ = ["ASR_PACK", "TTS_PACK", "VAD_PACK", "SharedAssistant", "Wren", "WrenS
 
 _LOG = logging.getLogger(__name__)
 
-ASR_PACK = "moonshine-base-en"
-VAD_PACK = "silero-vad"
-TTS_PACK = "piper-en-us-joe"
+ASR_PACK, VAD_PACK, TTS_PACK = (PACKS[task] for task in ("asr", "vad", "tts"))
 
 WARM_UP = "turn on the lights"
 
@@ -64,6 +63,8 @@ class WrenSettings:
     """Times of the plain style."""
     length_scale: float = 1.0
     """Pace of the voice: above 1 is slower."""
+    keep_replies: bool = True
+    """False: every session synthesises each reply anew, as one that was never said before. For measuring."""
     engines: Overrides = field(default_factory=Overrides)
     """What of the plan is set by hand."""
 
@@ -136,7 +137,7 @@ class Wren:
     """Everything that sessions share: engines with their weights, the home, the voice and its cache."""
 
     def __init__(
-        self, settings: WrenSettings, opener: EngineOpener, engines: _Engines | None, voice: PiperVoice
+        self, settings: WrenSettings, opener: EngineOpener, hearing: _Hearing | None, voice: PiperVoice
     ) -> None:
         self.settings = settings
         self.store = opener.store
@@ -144,7 +145,7 @@ class Wren:
         """What was to run each task."""
         self.opener = opener
         """What does, and why it differs where it does."""
-        self._engines = engines
+        self._hearing = hearing
         self._voice = voice
         self._cache = ReplyCache()
         self.advice = advise(Heat.NORMAL)
@@ -152,11 +153,11 @@ class Wren:
         self._biases = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bias")
         self.bias: BiasKeeper | None = None
         """What this home's people are likely to say; None where only the voice was opened."""
-        if engines is not None:
+        if hearing is not None:
             from appliance.intent.lexicon import naming  # loads the grammar's library
 
             # Made when it is first asked for: a start must not share the processor with it.
-            self.bias = BiasKeeper(engines.assistant.view, self._biases.submit, naming=naming)
+            self.bias = BiasKeeper(hearing.assistant.view, self._biases.submit, naming=naming)
 
     @classmethod
     def open(
@@ -183,14 +184,19 @@ class Wren:
             artefacts = {artefact.manifest.pack: artefact for artefact in (future.result() for future in made)}
             # What the store holds decides with: the plan comes after conversion.
             opener = EngineOpener(store, current_plan(store, machine.result(), user=settings.engines))
-            voice = pool.submit(_open_voice, opener, packs[TTS_PACK], artefacts[TTS_PACK], settings)
-            if assistant is None:
-                return cls(settings, opener, None, voice.result())
-            asr = pool.submit(_open_asr, opener, packs[ASR_PACK])
-            vad = pool.submit(opener.open, "vad")
-            home, area = assistant.result()
-            engines = _Engines(asr.result(), vad.result()["vad"], VadTensors(), SharedAssistant(home), area)
-            return cls(settings, opener, engines, voice.result())
+            try:
+                voice = pool.submit(_open_voice, opener, packs[TTS_PACK], artefacts[TTS_PACK], settings)
+                if assistant is None:
+                    return cls(settings, opener, None, voice.result())
+                asr = pool.submit(_open_asr, opener, packs[ASR_PACK])
+                vad = pool.submit(opener.open, "vad")
+                home, area = assistant.result()
+                hearing = _Hearing(asr.result(), vad.result()["vad"], VadTensors(), SharedAssistant(home), area)
+                return cls(settings, opener, hearing, voice.result())
+            except BaseException:
+                pool.shutdown()  # what is being opened still is let go of too
+                opener.close()
+                raise
 
     def __enter__(self) -> Wren:
         return self
@@ -223,8 +229,8 @@ class Wren:
         self.opener.heat(advice)
 
     def synthesiser(self) -> PiperSynthesiser:
-        """A session's own voice stream over the shared weights and cache."""
-        return PiperSynthesiser(self._voice, self._cache)
+        """A session's own voice stream over the shared weights and, where replies are kept, the shared cache."""
+        return PiperSynthesiser(self._voice, self._cache if self.settings.keep_replies else ReplyCache())
 
     def recogniser(self) -> MoonshineRecogniser:
         """A session's own hearing over the shared weights."""
@@ -246,19 +252,19 @@ class Wren:
 
     def session(self, name: str, runner: Runner, player: Player, emit: Listener, *, wake: bool = True) -> Session:
         """A new conversation; without `wake` it hears only after `Session.listen`."""
-        engines = self._need()
+        hearing = self._need()
         parts = SessionParts(
             wake=WakeDetector(self.settings.wake) if wake else None,
             vad=self.voice_activity(),
             recogniser=self.recogniser(),
             endpoint=make_endpoint(EndpointSettings(self.settings.endpoint, self.settings.silence)),
-            thinker=engines.assistant,
+            thinker=hearing.assistant,
             synthesiser=self.synthesiser(),
             player=player,
             bias=self._bias,
             may_guess=self._may_guess,
         )
-        return Session(name, parts, runner, emit, replace(self.settings.session, area=engines.area))
+        return Session(name, parts, runner, emit, replace(self.settings.session, area=hearing.area))
 
     def _bias(self) -> Bias | None:
         return None if self.bias is None else self.bias.current()
@@ -266,14 +272,16 @@ class Wren:
     def _may_guess(self) -> bool:
         return self.advice.speculate
 
-    def _need(self) -> _Engines:
-        if self._engines is None:
+    def _need(self) -> _Hearing:
+        if self._hearing is None:
             raise RuntimeError("only the voice was opened")
-        return self._engines
+        return self._hearing
 
 
 @dataclass(frozen=True, slots=True)
-class _Engines:
+class _Hearing:
+    """All but the voice: what hears and understands."""
+
     asr: MoonshineModel
     vad: Engine
     vad_tensors: VadTensors

@@ -60,13 +60,9 @@ class MeasuringError(ApplianceError):
     retry = True
 
 
-def current_plan(store: Store, machine: Machine, *, user: Overrides | None = None, gate: bool | None = None) -> Plan:
-    """The plan from what is known now: timings that were kept, else the rules alone. Measures nothing.
-
-    With `gate`, as if INT8 had passed (or failed) the accuracy gates of recognition and voice.
-    """
-    needs = with_gate(task_needs(store), gate)
-    return make_plan(machine, needs, kept_timings(store, machine) or {}, user)
+def current_plan(store: Store, machine: Machine, *, user: Overrides | None = None) -> Plan:
+    """The plan from what is known now: timings that were kept, else the rules alone. Measures nothing."""
+    return make_plan(machine, task_needs(store), kept_timings(store, machine) or {}, user)
 
 
 def task_needs(store: Store) -> tuple[TaskNeed, ...]:
@@ -236,11 +232,8 @@ def _run_jobs(store: Store, jobs: tuple[Job, ...], background: bool) -> Iterator
             while line := process.stdout.readline():
                 number, timing = RESULT.validate_json(line)
                 yield jobs[number], timing
-        except (
-            OSError,
-            IndexError,
-            ValidationError,
-        ):  # it died, or a library printed something of its own: what was read stays
+        except (OSError, IndexError, ValidationError):
+            # It died, or a library printed something of its own: what was read stays.
             return
         finally:
             alarm.cancel()

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from appliance.audio.frame import RATE_HZ
 from appliance.bench.errors import BaselineError
 from appliance.bench.material import Clip
 from appliance.bench.run import CUT_S, ClipResult, Noise, Split, noisy
@@ -181,7 +182,7 @@ def _write_noisy(place: Path, clips: Sequence[Clip], noise: Noise) -> Path:
     for clip in clips:
         path = folder / clip.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        soundfile.write(path, noisy(clip, noise), 16_000, subtype="PCM_16", format="FLAC")
+        soundfile.write(path, noisy(clip, noise), RATE_HZ, subtype="PCM_16", format="FLAC")
     return folder
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance import events
-from appliance.app import Wren, WrenSettings
+from appliance.app import Wren
 from appliance.audio.frame import RATE_HZ, Frame, Samples
 from appliance.bench.material import Clip
 from appliance.bench.meters import CpuMeter
@@ -18,20 +18,18 @@ from appliance.bench.score import Action, judge
 from appliance.bench.sound import mix_noise, read_sound
 from appliance.recording import HeardRecording, file_frames, hear, samples_frames
 from appliance.telemetry.trace import UtteranceTrace
-from appliance.voice.tts.cache import ReplyCache
-from appliance.voice.tts.piper import PiperSynthesiser
 from models import Progress
 
 __all__ = [
     "CUT_S",
     "TAIL_S",
     "Ahead",
-    "BenchWren",
     "ClipResult",
     "Noise",
     "Split",
     "hear_clip",
     "noisy",
+    "run_by",
     "run_clips",
     "warm_up",
 ]
@@ -41,32 +39,6 @@ CUT_S: Final = 0.150
 TAIL_S: Final = 10.0
 """Noise that goes on behind a clip, at most; a clip ends when its utterance has."""
 _WARM_UPS: Final = 2
-
-
-class BenchWren(Wren):
-    """Wren whose sessions share no replies: each is synthesised anew, as one that was never said before."""
-
-    keep_replies = False
-    """True: replies stay in the cache from clip to clip, as they do in daily use."""
-
-    @classmethod
-    def open_bench(cls, settings: WrenSettings, progress: Progress, *, keep_replies: bool = False) -> BenchWren:
-        """See `Wren.open`."""
-        wren = cls.open(settings, progress)
-        assert isinstance(wren, BenchWren)
-        wren.keep_replies = keep_replies
-        return wren
-
-    def synthesiser(self) -> PiperSynthesiser:
-        """See `Wren.synthesiser`."""
-        return super().synthesiser() if self.keep_replies else PiperSynthesiser(self._voice, ReplyCache())
-
-    def run_by(self) -> dict[str, str]:
-        """Task -> backend, precision and threads that run it, and where that is not as planned."""
-        return {
-            task: "; ".join((f"{_words(s.backend, s.precision, s.scheme)}, {s.threads} thread(s)", *s.degraded))
-            for task, s in sorted(self.opener.settled.items())
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +131,14 @@ class ClipResult:
     dropped_frames: int
     error: str | None
     """Why the clip could not be heard, or which stage failed."""
+
+
+def run_by(wren: Wren) -> dict[str, str]:
+    """Task -> backend, precision and threads that run it, and where that is not as planned."""
+    return {
+        task: "; ".join((f"{_words(s.backend, s.precision, s.scheme)}, {s.threads} thread(s)", *s.degraded))
+        for task, s in sorted(wren.opener.settled.items())
+    }
 
 
 def hear_clip(

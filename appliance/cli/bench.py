@@ -7,11 +7,11 @@ import math
 import shlex
 import sys
 import time
-from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from appliance.cli.common import add_home_options, print_json, warn
+from appliance.cli.common import add_home_options, model_store, open_wren, print_json, settings_from, warn
 from appliance.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,9 +91,8 @@ def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
         _hear(arguments, report, progress)
     if arguments.engines:
         from appliance.bench_engines import measure_engines
-        from models import Store
 
-        report.engines = measure_engines(Store(), speech=arguments.speech, progress=progress)
+        report.engines = measure_engines(model_store(), speech=arguments.speech, progress=progress)
         if not report.engines.rows:
             report.troubles.append("no engine runs here at all; `wren doctor` says what is missing")
     report.load_after = Load.now()
@@ -102,14 +101,12 @@ def _measure(arguments: argparse.Namespace, progress: Progress) -> Report:
 
 def _hear(arguments: argparse.Namespace, report: Report, progress: Progress) -> None:
     """What needs recordings."""
-    from appliance.app import WrenSettings
     from appliance.bench.baseline import prepare
     from appliance.bench.cuts import cut_cases, run_cuts
     from appliance.bench.material import COMMANDS, NEGATIVES, home_file, load_clips, speech_folder
     from appliance.bench.meters import peak_rss_mb
     from appliance.bench.report import Material
-    from appliance.bench.run import BenchWren, run_clips, warm_up
-    from models import Store
+    from appliance.bench.run import run_by, run_clips, warm_up
 
     # Whatever can be wrong with the material is said before anything is opened or played.
     speech = speech_folder(arguments.speech)
@@ -118,12 +115,12 @@ def _hear(arguments: argparse.Namespace, report: Report, progress: Progress) -> 
     negatives = load_clips(speech, NEGATIVES, limit=arguments.limit) if arguments.negatives else ()
     cases = cut_cases(speech, match=arguments.match, limit=arguments.limit) if arguments.pauses else ()
     noise = _noise(arguments, speech)
-    peer = None if arguments.baseline is None else prepare(arguments.baseline, Store().root.parent / "baseline")
+    peer = None if arguments.baseline is None else prepare(arguments.baseline, model_store().root.parent / "baseline")
     report.material = Material(
         str(speech), str(home), arguments.match, arguments.limit, arguments.noise, arguments.keep_replies
     )
-    settings = WrenSettings(home_file=home, area=arguments.area)
-    with closing(BenchWren.open_bench(settings, progress, keep_replies=arguments.keep_replies)) as wren:
+    settings = replace(settings_from(arguments), home_file=home, keep_replies=arguments.keep_replies)
+    with open_wren(settings) as wren:
         warm_up(wren, clips)
         for number in range(0 if arguments.no_live else arguments.repeat):
             stage = "commands in real time" + (f", repeat {number + 1}" if arguments.repeat > 1 else "")
@@ -135,7 +132,7 @@ def _hear(arguments: argparse.Namespace, report: Report, progress: Progress) -> 
             report.cuts = run_cuts(wren, cases, progress)
         if negatives:
             report.negatives = run_clips(wren, negatives, progress, "not commands", realtime=False, noise=noise)
-        report.run_by = wren.run_by()
+        report.run_by = run_by(wren)
 
 
 def _compare(peer: Path, synthesised: bool, report: Report, noise: Noise | None, progress: Progress) -> None:

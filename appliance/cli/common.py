@@ -8,13 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from appliance.errors import UsageError
-
 if TYPE_CHECKING:
     from appliance.app import Wren, WrenSettings
     from models import Store
 
-__all__ = ["add_home_options", "model_store", "open_wren", "print_json", "settings_from"]
+__all__ = ["add_home_options", "model_store", "open_wren", "print_json", "settings_from", "warn"]
 
 
 def add_home_options(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +47,7 @@ def model_store() -> Store:
 
 
 def open_wren(settings: WrenSettings, *, voice_only: bool = False) -> Wren:
-    """Open everything; what has to be fetched or converted first is shown on stderr."""
+    """Open everything, the home's phrases too; what has to be fetched or converted first is shown on stderr."""
     from appliance.app import Wren
     from models import TerminalProgress
 
@@ -65,13 +63,6 @@ def open_wren(settings: WrenSettings, *, voice_only: bool = False) -> Wren:
 def print_json(data: object) -> None:
     """One object on one line, at once: a reader may be waiting for it."""
     print(json.dumps(data, ensure_ascii=False), flush=True)
-
-
-def one_output(arguments: argparse.Namespace, flags: tuple[str, ...]) -> None:
-    """Refuse flags that exclude each other. Raises `UsageError`."""
-    given = [flag for flag in flags if getattr(arguments, flag, None)]
-    if len(given) > 1:
-        raise UsageError(f"give only one of {', '.join('--' + flag for flag in given)}")
 
 
 def warn(message: str) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from appliance.app import WrenSettings
+from appliance.app import Wren, WrenSettings
 from appliance.bench.cuts import CutCase, paused, run_cuts
 from appliance.bench.material import Clip, home_file, load_clips
-from appliance.bench.run import BenchWren, Noise, hear_clip, noisy, run_clips, warm_up
+from appliance.bench.run import Noise, hear_clip, noisy, run_by, run_clips, warm_up
 from appliance.bench.sound import read_sound
 from appliance.bench.summary import STEPS, Summary
 from appliance.voice.asr.protocol import Cancel
@@ -31,9 +32,9 @@ def speech(shared: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bench(speech: Path) -> Iterator[BenchWren]:
-    wren = BenchWren.open_bench(WrenSettings(home_file=home_file(speech)), silent)
-    with wren:
+def bench(speech: Path) -> Iterator[Wren]:
+    with Wren.open(WrenSettings(home_file=home_file(speech), keep_replies=False)) as wren:
+        wren.wait_for_bias()
         yield wren
 
 
@@ -41,7 +42,7 @@ def _clip(speech: Path, name: str) -> Clip:
     return load_clips(speech, match=f"^{name}$")[0]
 
 
-def test_two_commands_in_real_time(bench: BenchWren, speech: Path) -> None:
+def test_two_commands_in_real_time(bench: Wren, speech: Path) -> None:
     clips = [_clip(speech, TIMER), _clip(speech, DATE)]
     warm_up(bench, clips)
     told: list[tuple[int, int | None]] = []
@@ -69,9 +70,7 @@ def test_two_commands_in_real_time(bench: BenchWren, speech: Path) -> None:
     assert summary.times_ms["total"] is not None
 
 
-def test_files_that_cannot_be_heard_are_said_and_the_others_go_on(
-    bench: BenchWren, speech: Path, tmp_path: Path
-) -> None:
+def test_files_that_cannot_be_heard_are_said_and_the_others_go_on(bench: Wren, speech: Path, tmp_path: Path) -> None:
     good = _clip(speech, DATE)
     whole = good.path.read_bytes()
     (tmp_path / "cut.flac").write_bytes(whole[: len(whole) // 2])
@@ -90,20 +89,21 @@ def test_files_that_cannot_be_heard_are_said_and_the_others_go_on(
     assert (summary.clips, summary.failed) == (5, 3)
 
 
-def test_no_reply_comes_from_a_cache_unless_asked_for(bench: BenchWren) -> None:
-    def kept() -> bool:
+def test_no_reply_comes_from_a_cache_unless_asked_for(bench: Wren) -> None:
+    def kept() -> bool:  # what comes from the cache comes in one piece
         chunks = [list(bench.synthesiser().stream("It is half past nine.", Cancel())) for _ in range(2)]
         return len(chunks[1]) == 1 < len(chunks[0])
 
     assert not kept()
-    bench.keep_replies = True
+    asked = bench.settings
+    bench.settings = replace(asked, keep_replies=True)
     try:
         assert kept()
     finally:
-        bench.keep_replies = False
+        bench.settings = asked
 
 
-def test_noise_goes_on_behind_the_clip_and_the_command_is_answered(bench: BenchWren, speech: Path) -> None:
+def test_noise_goes_on_behind_the_clip_and_the_command_is_answered(bench: Wren, speech: Path) -> None:
     clip = _clip(speech, TIMER)
     noise = Noise(read_sound(speech / "noise" / "kitchen_a.flac"), 20.0)
     mixed = noisy(clip, noise)
@@ -122,7 +122,7 @@ def test_a_pause_put_in_moves_the_end_of_speech(speech: Path) -> None:
     assert sound.size == read_sound(clip.path).size + 6_400
 
 
-def test_cut_offs_are_counted_case_by_case(bench: BenchWren, speech: Path, tmp_path: Path) -> None:
+def test_cut_offs_are_counted_case_by_case(bench: Wren, speech: Path, tmp_path: Path) -> None:
     clip = _clip(speech, DATE)
     # Said to end four seconds late: whoever answers what was said has cut this speaker off.
     late = a_clip(DATE, path=clip.path, intent=clip.intent, slots=clip.slots, speech_end_s=clip.speech_end_s + 4.0)
@@ -137,6 +137,6 @@ def test_cut_offs_are_counted_case_by_case(bench: BenchWren, speech: Path, tmp_p
     assert (put_in.clips, put_in.failed, put_in.asked) == (2, 1, 1)
 
 
-def test_what_runs_each_task_is_told(bench: BenchWren) -> None:
-    assert set(bench.run_by()) >= {"asr", "tts"}
-    assert "thread" in bench.run_by()["asr"]
+def test_what_runs_each_task_is_told(bench: Wren) -> None:
+    assert set(run_by(bench)) >= {"asr", "tts"}
+    assert "thread" in run_by(bench)["asr"]

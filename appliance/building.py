@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from appliance import events
-from models.engines.rungs import rungs_for, with_engine
 from models.errors import ModelsError
 
 if TYPE_CHECKING:
@@ -58,6 +57,7 @@ class EngineBuilds:
         }
         self._running: BackgroundBuild | None = None
         self._told = -1.0
+        self._closed = False
 
     @property
     def states(self) -> tuple[BuildState, ...]:
@@ -66,8 +66,8 @@ class EngineBuilds:
             return tuple(self._states.values())
 
     def step(self) -> None:
-        """Begin the next build, if none is under way."""
-        if self._running is not None and not self._running.join(0.0):
+        """Begin the next build, if none is under way; none after `close`."""
+        if self._closed or (self._running is not None and not self._running.join(0.0)):
             return
         waiting = next((state for state in self.states if state.status == "waiting"), None)
         if waiting is not None:
@@ -75,6 +75,7 @@ class EngineBuilds:
 
     def close(self) -> None:
         """End a build that is under way; nothing is left behind."""
+        self._closed = True  # first: `step`, on another thread, may be about to begin one
         if self._running is not None:
             self._running.cancel()
             self._running.join(10.0)
@@ -86,6 +87,8 @@ class EngineBuilds:
             spec, variant = self._spec(task, part)
             self._set(BuildState(name, "building"))
             self._running = self._start(provider, spec, name, variant)
+            if self._closed:
+                self._running.cancel()
         except ModelsError as error:
             self._failed(name, error)
 
@@ -120,9 +123,7 @@ class EngineBuilds:
 
     def _ready(self, name: str, engine: Engine) -> None:
         task, part = name.split(".")
-        choice, opener = self._opener.plan.tasks[task], self._opener
-        rung = rungs_for(opener.store, choice, (part,), machine=opener.plan.machine)[part][0]
-        taken = opener.offer(task, part, with_engine(rung, engine))
+        taken = self._opener.built(task, part, engine)
         self._set(BuildState(name, "done" if taken else "failed", reason="" if taken else "the ladder refused it"))
 
     def _failed(self, name: str, error: Exception) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from appliance import events
 from appliance.measuring import PARTS
-from models.engines.rungs import TABLE, open_task, quarantine_of, rungs_for
+from models.engines.rungs import TABLE, open_task, quarantine_of, rungs_for, with_engine
 
 if TYPE_CHECKING:
     from appliance.events import Listener
@@ -58,10 +58,8 @@ class EngineOpener:
 
     store: Store
     plan: Plan
-    changes: int = 0
-    """How often another rung took over since the start."""
     emit: Listener | None = None
-    """Told of every change, once somebody listens."""
+    """Told of every rung that takes over, once somebody listens."""
     make_provider: Callable[[Store], Provider] = _provider_here
     _provider: Provider | None = None
     _ladders: dict[str, dict[str, LadderEngine]] = field(default_factory=dict)
@@ -117,11 +115,11 @@ class EngineOpener:
                 found.append(part)
         return tuple(found)
 
-    def offer(self, task: str, part: str, rung: Rung) -> bool:
-        """A rung that can be had now; see `LadderEngine.offer`."""
+    def built(self, task: str, part: str, engine: Engine) -> bool:
+        """The engine of the plan's own rung, which can be had now; see `LadderEngine.offer`."""
         with self._lock:
             ladder = self._ladders[task][part]
-        return ladder.offer(rung)
+        return ladder.offer(with_engine(self._rungs(self.plan.tasks[task])[part][0], engine))
 
     def provider(self) -> Provider:
         """What makes TensorRT's engines here, with one pool of device memory. Raises `TensorRtMissingError`."""
@@ -139,8 +137,7 @@ class EngineOpener:
 
     def _again(self, task: str, choice: Choice, reason: str) -> None:
         """The rung that serves, opened anew with other threads; streams go over at their next `reset`."""
-        parts, machine = PARTS_SERVED[task], self.plan.machine
-        rungs = rungs_for(self.store, choice, parts, machine=machine, provider=self.provider)
+        rungs = self._rungs(choice)
         for part, ladder in self._ladders[task].items():
             serving = ladder.state().serving
             rung = next((rung for rung in rungs[part] if rung.name == serving), None)
@@ -149,8 +146,12 @@ class EngineOpener:
         with self._lock:
             self._choices[task] = choice
 
+    def _rungs(self, choice: Choice) -> dict[str, tuple[Rung, ...]]:
+        """Of all parts together: which bits a part is in depends on the others' too, and its name with it."""
+        parts = PARTS_SERVED[choice.task]
+        return rungs_for(self.store, choice, parts, machine=self.plan.machine, provider=self.provider)
+
     def _changed(self, change: RungChanged) -> None:
-        self.changes += 1
         if self.emit is not None:
             self.emit(events.EngineChanged(time.monotonic(), events.MACHINE, change.task, change.after, change.reason))
 

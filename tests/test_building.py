@@ -135,6 +135,9 @@ def test_closing_ends_a_build_and_leaves_nothing(house: House) -> None:
     assert house.builder.cancelled()
     assert house.opener.settled["vad"].backend == "ort-cpu"
     assert not list((house.opener.store.root / "engines").glob("*/engine"))
+    before = house.builds.states
+    house.builds.step()  # from now on nothing is begun
+    assert house.builds.states == before
 
 
 def test_without_tensorrt_the_reason_is_the_build_s(house: House) -> None:

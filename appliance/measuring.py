@@ -6,20 +6,22 @@ Not for people: `appliance.planning.measure` starts it.
 from __future__ import annotations
 
 import importlib
-import json
+import itertools
 import os
 import sys
 import time
-import wave
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter
 
 from hw.plan import Candidate, Timing
-from models import AsrParameters, ModelsError, Store, TtsParameters
+from models import ModelsError, Store
 from models.graphs import form_of
+
+if TYPE_CHECKING:
+    from appliance.engine_jobs import Feeds
 
 __all__ = ["JOB_LIST", "PACKS", "PARTS", "RESULT", "ROUNDS", "Job", "main"]
 
@@ -30,6 +32,8 @@ ENGINES: Final = {"ort-cpu": ("models.engines.onnx_cpu", "OrtCpuEngine")}
 """Backends that can be measured -> where their engine is. Only this process loads one."""
 ROUNDS: Final = 3
 """Each candidate is timed again after all others: what else runs here comes and goes, and must not hit one alone."""
+STEPS: Final = 9
+"""Of the decoder: eight tokens and the end. As many for each candidate, however many it takes the clip to have."""
 REPEATS: Final = 2
 """Times in a round. The least of all counts: whatever else runs here only ever adds."""
 ROOM_MB: Final = 3000
@@ -70,6 +74,8 @@ def main() -> None:
 
 def _ready(store: Store, job: Job) -> Work | None:
     """The job with its engines open, run once; None where it cannot run: the others may."""
+    from appliance.engine_jobs import feeds_for
+
     candidate = job.candidate
     module, name = ENGINES[candidate.backend]
     make = getattr(importlib.import_module(module), name)
@@ -80,7 +86,8 @@ def _ready(store: Store, job: Job) -> Work | None:
             part: make(form.path(part), pack.state_tensors(part), threads=candidate.threads).stream()
             for part in PARTS[job.task]
         }
-        work = _command(store, candidate, streams) if job.task == "asr" else _reply(store, candidate, streams)
+        feeds = feeds_for(store, job.task, streams)
+        work = {"asr": _command, "tts": _reply}[job.task](feeds, candidate, streams)
         work()
     except ModelsError:
         return None
@@ -102,52 +109,32 @@ def _least_ms(work: Callable[[], object], threads: int) -> float:
     return round(min(times) * 1000, 2)
 
 
-def _command(store: Store, candidate: Candidate, streams: dict[str, Any]) -> Work:
-    """A command of three seconds: the pack's own clip, the encoder and nine steps of the decoder."""
-    import numpy as np
-
-    pack = store.open(PACKS["asr"])
-    parameters = pack.pack.parameters_as(AsrParameters)
-    with wave.open(str(pack.path("beckett.wav")), "rb") as clip:
-        pcm = np.frombuffer(clip.readframes(3 * parameters.rate_hz), dtype="<i2").astype(np.float32) / 32768
-    audio, rows = pcm[None], np.zeros(1, dtype=np.int64)
+def _command(feeds: Feeds, candidate: Candidate, streams: dict[str, Any]) -> Work:
+    """A command of three seconds: the encoder and nine steps of the decoder, which the same tokens fill up."""
+    steps = list(itertools.islice(itertools.cycle(feeds["decoder"]), STEPS))
 
     def work() -> None:
-        cross = streams["encoder"].run({"audio": audio})
+        streams["encoder"].run(feeds["encoder"][0])
         streams["decoder"].reset()
-        token = parameters.begin_token
-        for _ in range(9):
-            ids = np.array([[token]], dtype=np.int64)
-            token = int(streams["decoder"].run({"ids": ids, "rows": rows, **cross})["logits"][0, -1].argmax())
+        for step in steps:
+            streams["decoder"].run(step)
 
     return lambda: Timing(candidate, _least_ms(work, candidate.threads))
 
 
-def _reply(store: Store, candidate: Candidate, streams: dict[str, Any]) -> Work:
-    """“Turned on the lights.” up to its first sound, and flow and vocoder for the whole of it, a frame."""
-    import numpy as np
-
-    pack = store.open(PACKS["tts"])
-    parameters = pack.pack.parameters_as(TtsParameters)
-    ids = json.loads(pack.path(parameters.config).read_text(encoding="utf-8"))["phoneme_id_map"]
-    tokens = [1, 0, *(number for phoneme in "tˈɜːnd ˈɔn ðə lˈaɪts." for number in (*ids[phoneme], 0)), 2]
-    feed = {
-        "phonemes": np.array([tokens], dtype=np.int64),
-        "lengths": np.array([len(tokens)], dtype=np.int64),
-        "scales": np.array([0, 1, 0], dtype=np.float32),
-    }
-    latent = streams["frontend"].run(feed)["latent"]
+def _reply(feeds: Feeds, candidate: Candidate, streams: dict[str, Any]) -> Work:
+    """A short reply up to its first sound, and flow and vocoder for the whole of it, a frame."""
+    text, latent = feeds["frontend"][0], feeds["flow"][0]
 
     def sound(frames: int) -> None:
-        piece = np.ascontiguousarray(latent[:, :, :frames])
-        spectral = streams["flow"].run({"latent": piece, "mask": np.ones_like(piece[:, :1])})["spectral"]
-        streams["vocoder"].run({"spectral": spectral})
+        piece = {name: value[:, :, :frames].copy() for name, value in latent.items()}
+        streams["vocoder"].run({"spectral": streams["flow"].run(piece)["spectral"]})
 
     def first() -> None:
-        streams["frontend"].run(feed)
+        streams["frontend"].run(text)
         sound(FIRST_FRAMES)
 
-    frames = int(latent.shape[2])
+    frames = int(latent["latent"].shape[2])
 
     def timed() -> Timing:
         whole_ms = _least_ms(lambda: sound(frames), candidate.threads)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from hw.plan import Override, Overrides
-from models import Store
-
 if TYPE_CHECKING:
     from appliance.settings import EngineSettings, ModelSettings
+    from hw.plan import Overrides
+    from models import Store
 
 __all__ = ["engine_overrides", "open_store"]
 
@@ -19,6 +18,8 @@ _TASKS = ("asr", "tts")
 
 def engine_overrides(settings: EngineSettings) -> Overrides:
     """What is set by hand; `auto` leaves it to the plan."""
+    from hw.plan import Override, Overrides  # whoever wants the store alone (`wren models`) plans nothing
+
     override = Override(
         backend=None if settings.backend == "auto" else settings.backend,
         precision=None if settings.precision == "auto" else settings.precision,
@@ -30,6 +31,8 @@ def engine_overrides(settings: EngineSettings) -> Overrides:
 
 def open_store(settings: ModelSettings) -> Store:
     """The model store. What the environment says (`WREN_MODELS_MIRROR`, `WREN_MODELS_MAX_BYTES`) goes first."""
+    from models import Store
+
     mirror = None if os.environ.get("WREN_MODELS_MIRROR") else settings.mirror
     capped = settings.max_mb is not None and not os.environ.get("WREN_MODELS_MAX_BYTES")
     return Store(mirror=mirror, max_bytes=settings.max_mb * 1_000_000 if capped and settings.max_mb else None)

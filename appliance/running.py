@@ -238,7 +238,8 @@ async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
                     running.call_soon_threadsafe(stop.set)
 
                 controls = HouseControls(service, local, machine, settings, loaded.path, restart)
-                model = this_machine(store).model
+                # Both may wait for other programs: where the store cannot be written, the machine is probed anew.
+                model = (await asyncio.to_thread(this_machine, store)).model
                 mqtt = await asyncio.to_thread(Mqtt, settings.mqtt, service, controls, model)
                 stack.push_async_callback(asyncio.to_thread, mqtt.close)
                 troubles.append(lambda: mqtt.degraded)

@@ -113,7 +113,8 @@ class MachineWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """End, if it was started; waits for a reading under way, not for a measurement (a process of its own)."""
+        """End, if it was started; waits for a reading under way, not for a measurement: that is a process of its own,
+        which ends when there is nobody to take its results."""
         self._closed.set()
         if self._builds is not None:
             self._builds.close()

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add", "run"]
 
-_TOLERANCE = 0.01
-"""How much worse an engine may hear than the FP32 graph on the CPU: as in quantising, one point."""
-
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Its options."""
@@ -195,7 +192,7 @@ def _judge(store: Store, pack_id: str, part: str) -> Extra | None:
         finally:
             for reference in engines.values():
                 reference.close()
-        if not passes(made, wanted, _TOLERANCE):
+        if not passes(made, wanted):
             raise EngineCheckError(
                 f"{pack_id} {part}: {made.measure} {made.value:.2%}, by the FP32 graph on the CPU {wanted.value:.2%}"
             )

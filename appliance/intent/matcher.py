@@ -10,7 +10,7 @@ from hassil.recognize import RecognizeResult
 
 from appliance.intent.grammar import NO_AREA, Grammar
 from appliance.intent.lexicon import Lexicon
-from appliance.intent.normalise import Normalised, normalise_tracked
+from appliance.intent.normalise import Normalised, normalise_tracked, without_courtesy
 from appliance.intent.sorry import explain
 from appliance.intent.types import SlotValue, Understanding
 
@@ -40,6 +40,9 @@ def understand(grammar: Grammar, lexicon: Lexicon, text: str, area: str | None) 
     """What a text means in a home, or why it means nothing. Pure; does not raise, whatever the text."""
     plain = normalise_tracked(text, grammar.language)
     found = _best(grammar, lexicon, plain, area)
+    if found is None and (asked := without_courtesy(plain, grammar.language)) is not plain:
+        # hassil drops its skip words everywhere or nowhere: "what can you do, please" would become "what do".
+        found = _best(grammar, lexicon, asked, area)
     if found is None:
         whole = normalise_tracked(text, grammar.language, keep_lead=True)
         if len(whole.words) > len(plain.words):  # something in the home may be called "Jarvis"

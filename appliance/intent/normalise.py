@@ -14,7 +14,7 @@ from appliance.intent.language import Language, load_language
 from appliance.intent.numbers import digits_for_number_words, plain_durations
 from appliance.intent.words import Word, clean_words
 
-__all__ = ["MAX_CHARS", "Normalised", "normalise", "normalise_name", "normalise_tracked"]
+__all__ = ["MAX_CHARS", "Normalised", "normalise", "normalise_name", "normalise_tracked", "without_courtesy"]
 
 MAX_CHARS = 600
 """Longest text looked at, and longest text returned: no command is longer, and talk may be."""
@@ -78,6 +78,16 @@ def normalise_tracked(text: str, language: Language, *, keep_lead: bool = False)
             break
         kept.append(word)
     return Normalised(text, tuple(kept))
+
+
+def without_courtesy(plain: Normalised, language: Language) -> Normalised:
+    """The text without the "please" or "thank you" at its end; itself where there is none."""
+    texts = tuple(w.text for w in plain.words)
+    for courtesy in language.courtesies:
+        said = tuple(courtesy.split())
+        if texts[-len(said) :] == said:
+            return Normalised(plain.original, plain.words[: -len(said)])
+    return plain
 
 
 def _rewritten(text: str, language: Language) -> list[Word]:

@@ -119,7 +119,7 @@ _Rule = Callable[[Sequence[Word], int], tuple[int, list[str]] | None]
 
 
 def _half_between(words: Sequence[Word], i: int) -> tuple[int, list[str]] | None:
-    """2 and a half hours; 2 1/2 hours; 2.5 hours; 21 and a half degrees."""
+    """2 and a half hours; 2 1/2 hours; 2.5 hours; 21 and a half [degrees]."""
     text = words[i].text
     if text.endswith(".5") and _DIGITS.fullmatch(text[:-2]) and (unit := _unit(words, i + 1)):
         return 2, _whole_and(text[:-2], unit, "30")
@@ -130,9 +130,8 @@ def _half_between(words: Sequence[Word], i: int) -> tuple[int, list[str]] | None
     n += _text(words, i + n) in _ARTICLES
     if _text(words, i + n) in _HALVES and (unit := _unit(words, i + n + 1)):
         return n + 2, _whole_and(text, unit, "30")
-    if _text(words, i + n) in _HALVES and _text(words, i + n + 1) in ("degree", "degrees", "percent"):
-        return n + 1, [f"{text}.5"]
-    return None
+    counted = n == 3 or _text(words, i + n + 1) in ("degree", "degrees", "percent")
+    return (n + 1, [f"{text}.5"]) if counted and _text(words, i + n) in _HALVES else None
 
 
 def _part_of_one(words: Sequence[Word], i: int) -> tuple[int, list[str]] | None:

@@ -70,6 +70,8 @@ class _Compiler:
         self._version = view.version
         self._builder = GraphBuilder()
         self._start = self._builder.reserve()
+        self._command = self._builder.reserve()
+        """What may be put off: as the start, but for what is put off already."""
         self._home: dict[str, dict[str, set[str]]] = {name: {} for name in HOME_LISTS}
         """By list: spoken form, and the domains of what it names."""
         for form, entries in build_lexicon(view, self._language).values.items():
@@ -77,6 +79,7 @@ class _Compiler:
                 domains = self._home[name].setdefault(form, set())
                 domains.add(str((value.context or {}).get("domain", "")))
         self._parts: dict[tuple[str, frozenset[str]], int] = {}
+        self._numbers: dict[str, tuple[int, int]] = {}
         self._rules: dict[str, Expression] = {name: rule.expression for name, rule in grammar.rules.items()}
         for name, text in self._language.phrase_rules.items():
             self._rules[name] = Alternative(items=[self._rules[name], parse_sentence(text).expression])
@@ -90,34 +93,53 @@ class _Compiler:
     def graph(self) -> PhraseGraph:
         builder = self._builder
         templates = [t for same in self._grammar.templates.values() for t in same]
+        end = self._behind(END)
         later = [
-            _Sentence(self, template, rest).compile(self._behind(END))
+            _Sentence(self, template, rest).compile(end)
             for template in templates
             for rest in [_after_command(template)]
             if rest is not None
         ]
-        end = builder.split((self._behind(END), *later))
-        starts = [
-            _Sentence(self, template, _expression(template)).compile(end)
-            for template in templates
-            if not self._begins_free(_expression(template))
-        ]
-        builder.fill(self._start, (*starts, *self._lead()))
+        whole = [t for t in templates if not self._begins_free(_expression(t))]
+        now = [t for t in whole if _COMMAND not in t.lists]
+        put_off = [t for t in whole if _COMMAND in t.lists]
+        self._fill(self._command, self._sentences(now, end))
+        self._fill(self._start, self._sentences(now, builder.split((end, *later))) + self._sentences(put_off, end))
         return builder.graph(self._version, self._start)
+
+    def _sentences(self, templates: Iterable[Template], follow: int) -> list[int]:
+        return [_Sentence(self, template, _expression(template)).compile(follow) for template in templates]
+
+    def _fill(self, start: int, sentences: Iterable[int]) -> None:
+        """Fill a reserved start. In front of any sentence may stand what means nothing, or a rest of the wake word."""
+        language = self._language
+        words = [*language.fillers, *(" ".join(w) for w in language.wake_words), *self._grammar.skip_words]
+        again = self._builder.letter(" ", start)
+        lead = self._builder.words([(_plain(word), again) for word in words])
+        self._builder.fill(start, (*sentences, lead))
 
     def part(self, list_name: str, domains: frozenset[str]) -> int:
         """The part of a list's values, of the home's things only those of some domains (none: all)."""
         key = (list_name, domains)
         if key not in self._parts:
-            words = [(w, follow) for w, follow in self._values(list_name, domains) if w]
-            self._parts[key] = self._builder.part(self._builder.words(words))
+            self._parts[key] = self._part_of((w, PART_END) for w in self._values(list_name, domains) if w)
         return self._parts[key]
+
+    def numbers(self, list_name: str) -> tuple[int, int] | None:
+        """The parts of a list's numbers in digits and in words; None where it is no list of numbers."""
+        slot_list = self._grammar.slot_lists.get(list_name)
+        if not isinstance(slot_list, RangeSlotList):
+            return None
+        if list_name not in self._numbers:
+            digits, words = self._digits(slot_list), ((w, PART_END) for w in self._number_words(slot_list))
+            self._numbers[list_name] = (self._part_of(digits), self._part_of(words))
+        return self._numbers[list_name]
 
     def is_wild(self, list_name: str) -> bool:
         return list_name in self._grammar.wildcards
 
     def wild(self, list_name: str, follow: int) -> int:
-        return self._start if list_name == _COMMAND else self._builder.wild(follow)
+        return self._command if list_name == _COMMAND else self._builder.wild(follow)
 
     def rule(self, name: str) -> Expression | None:
         return self._rules.get(name)
@@ -151,19 +173,20 @@ class _Compiler:
             if tuple(words[: len(meant)]) == meant:
                 yield from ((_plain(s), len(meant)) for s in said)
 
-    def _values(self, list_name: str, domains: frozenset[str]) -> Iterator[tuple[str, int]]:
+    def _part_of(self, words: Iterable[tuple[str, int]]) -> int:
+        return self._builder.part(self._builder.words(list(words)))
+
+    def _values(self, list_name: str, domains: frozenset[str]) -> Iterator[str]:
         if list_name in self._home:
             for form, of in self._home[list_name].items():
                 if not domains or domains & of:
-                    yield from ((way, PART_END) for way in self._ways_of_all(form))
+                    yield from self._ways_of_all(form)
             return
         slot_list = self._grammar.slot_lists.get(list_name)
-        if isinstance(slot_list, RangeSlotList):
-            yield from self._numbers(slot_list)
-        elif isinstance(slot_list, TextSlotList):
+        if isinstance(slot_list, TextSlotList):
             for value in slot_list.values:
                 for text in _samples(value.text_in, self.rule):
-                    yield from ((way, PART_END) for way in self._ways_of_all(text))
+                    yield from self._ways_of_all(text)
 
     def _ways_of_all(self, text: str) -> Iterator[str]:
         """A short text in every way: as it is, with its numbers as words, and with other spellings."""
@@ -176,33 +199,26 @@ class _Compiler:
             ways[i] = [[said, *rest] for said, n in self._ways(words[i:]) for rest in ways[i + n]]
         yield from (" ".join(way) for way in ways[0])
 
-    def _numbers(self, numbers: RangeSlotList) -> Iterator[tuple[str, int]]:
-        language, stop = self._language, min(numbers.stop, _LARGEST)
-        halves = numbers.fraction_type is RangeFractionType.HALVES
-        five = next(number_words(5, language))
-        for number in range(numbers.start, stop + 1, numbers.step):
-            if number > _EVERY and number % 100:
-                continue
+    def _digits(self, numbers: RangeSlotList) -> Iterator[tuple[str, int]]:
+        stop = min(numbers.stop, _LARGEST)
+        for number in _expected(numbers):
             goes_on = number in _TENS and number < stop and numbers.step < 10
             yield str(number), self._builder.open(PART_END) if goes_on else PART_END
-            if halves:  # "20.5": a point is no letter
+            if numbers.fraction_type is RangeFractionType.HALVES:  # "20.5": a point is no letter
                 yield f"{number}5", PART_END
-            for words in number_words(number, language):
-                yield words, PART_END
-                if halves:
-                    yield f"{words} point {five}", PART_END
-                    yield f"{words} and a half", PART_END
+
+    def _number_words(self, numbers: RangeSlotList) -> Iterator[str]:
+        five = next(number_words(5, self._language))
+        for number in _expected(numbers):
+            for words in number_words(number, self._language):
+                yield words
+                if numbers.fraction_type is RangeFractionType.HALVES:
+                    yield f"{words} point {five}"
+                    yield f"{words} and a half"
 
     def _begins_free(self, expression: Expression) -> bool:
         first = _first(expression)
         return isinstance(first, ListReference) and self.is_wild(first.list_name)
-
-    def _lead(self) -> list[int]:
-        """What may stand in front of any sentence and means nothing; a rest of the wake word is as good."""
-        language = self._language
-        words = [*language.fillers, *(" ".join(w) for w in language.wake_words), *self._grammar.skip_words]
-        again = self._builder.letter(" ", self._start)
-        return [self._builder.words([(_plain(word), again) for word in words])]
 
     def _behind(self, follow: int) -> int:
         """What may stand behind any sentence and means nothing."""
@@ -252,8 +268,19 @@ class _Sentence:
         name = reference.list_name
         if self._compiler.is_wild(name):
             return self._compiler.wild(name, follow)
+        if (numbers := self._compiler.numbers(name)) is not None:
+            digits, words = numbers
+            # "4000k", but not "four thousandk": behind a word stands a space.
+            behind_words = self._builder.letter(" ", follow)
+            return self._builder.split((self._builder.call(digits, follow), self._builder.call(words, behind_words)))
         part = self._compiler.part(name, self._domains if name == "name" else frozenset())
         return self._builder.call(part, follow, place=self._one_place and name in _PLACES)
+
+
+def _expected(numbers: RangeSlotList) -> Iterator[int]:
+    """Numbers of a list that anybody may say."""
+    all_of_them = range(numbers.start, min(numbers.stop, _LARGEST) + 1, numbers.step)
+    return (number for number in all_of_them if number <= _EVERY or number % 100 == 0)
 
 
 def _plain(text: str) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.intent.grammar import Grammar
-from appliance.intent.normalise import normalise_name
+from appliance.intent.numbers import digits_for_number_words
 from appliance.intent.outcome import Outcome
 from appliance.intent.problems import sentence_for
 from appliance.intent.templating import render
 from appliance.intent.types import Entity, Understanding
+from appliance.intent.words import clean_words
 
 __all__ = ["reply_text"]
 
@@ -57,9 +58,8 @@ def _spoken_slots(grammar: Grammar, understood: Understanding) -> dict[str, obje
             slots[name] = value
             continue
         said = understood.said.get(name, "")
-        just_a_number = said.replace(" ", "").replace("-", "").isalpha() and (
-            normalise_name(said, grammar.language) == str(value)
-        )
+        words = digits_for_number_words(clean_words(said), grammar.language)
+        just_a_number = said.replace(" ", "").replace("-", "").isalpha() and [w.text for w in words] == [str(value)]
         slots[name] = said if just_a_number else str(value)
     return slots
 

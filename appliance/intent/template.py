@@ -64,7 +64,8 @@ def _required_pieces(sentence: str) -> tuple[str, ...]:
     rest = sentence.casefold()
     while (cut := _INNERMOST_GROUP.sub(_CUT, rest)) != rest:
         rest = cut
-    return tuple(sorted(set(re.split(rf"[\s{_CUT}]+", rest)) - {""}, key=len, reverse=True))
+    pieces = set(re.split(rf"[\s{_CUT}]+", rest)) - {""}
+    return tuple(sorted(pieces, key=lambda piece: (-len(piece), piece)))
 
 
 def _required_lists(sentence: str) -> frozenset[str]:

@@ -60,6 +60,8 @@ CASES = {
     "three quarters of an hour": "45 minutes",
     "an hour and a quarter": "1 hour and 15 minutes",
     "twenty one and a half degrees": "21.5 degrees",
+    "to eleven and a half": "to 11.5",
+    "hows the timer": "how's the timer",
     # what is said before one begins
     "Uh, turn on the light": "turn on the light",
     "okay so um turn on the light": "turn on the light",

@@ -43,6 +43,12 @@ def test_a_sentence_of_our_own_is_understood(who: Assistant, text: str, intent: 
     assert {name: understood.slots.get(name) for name in slots} == slots
 
 
+@pytest.mark.parametrize("behind", ["please", "thank you", "for me"])
+def test_a_courtesy_behind_a_sentence_means_nothing(who: Assistant, behind: str) -> None:
+    assert who.match(f"what can you do {behind}").intent == "HassRespond"
+    assert who.match(f"play {behind}").slots["search_query"] == behind
+
+
 def test_a_garage_is_still_a_room_where_one_is_meant(who: Assistant) -> None:
     assert who.match("turn on the garage").intent is None
     home = assistant(entity("Garage Light", area="Garage"), GARAGE)

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from appliance.errors import ApplianceError, UsageError
+from appliance.errors import NoDeviceError, UsageError
 from appliance.mqtt.controls import ControlsView, TimerView, Versions
 from appliance.settings import change_settings
 from appliance.voice.wake import WAKE_WORDS
@@ -21,17 +21,11 @@ if TYPE_CHECKING:
     from appliance.settings import Settings
     from appliance.web import MachineState
 
-__all__ = ["HouseControls", "NoSpeakerError"]
+__all__ = ["HouseControls"]
 
 _LOG = logging.getLogger(__name__)
 
 MODELS: Final = "as this version's catalogue has them"
-
-
-class NoSpeakerError(ApplianceError):
-    """What is asked for needs this machine's own speaker or microphone."""
-
-    code = "appliance.no_device"
 
 
 class HouseControls:
@@ -47,29 +41,31 @@ class HouseControls:
         restart: Callable[[], None],
     ) -> None:
         """`path` is the settings file; `restart` asks for an orderly end and a new start, and returns at once."""
+        from appliance.app import TTS_PACK
+
         self._service, self._local, self._machine = service, local, machine
-        self._settings, self._path, self._restart = settings, path, restart
+        self._path, self._restart = path, restart
+        self._wake = settings.wake
+        """As the microphone has it now; the file may have been changed by hand since the start."""
+        # Looked up once: `view` is asked every second.
+        self._version = metadata.version("wren")
+        self._voice = service.wren.store.catalogue.get(TTS_PACK).title
 
     def view(self) -> ControlsView:
         """See `Controls`."""
-        from appliance.app import TTS_PACK
-
-        wren, wake = self._service.wren, self._settings.wake
-        machine = self._machine()
-        voice = wren.store.catalogue.get(TTS_PACK)
-        version = metadata.version("wren")
+        machine, wake = self._machine(), self._wake
         return ControlsView(
             microphone=machine.microphone,
             volume_percent=round(self._local.volume),
             wake_words=wake.words,
             wake_word_options=tuple(WAKE_WORDS),
-            wake_sensitivity=None if wake.threshold is None else round((1.0 - wake.threshold) * 100),
-            voice=voice.title,
-            voices=(voice.title,),
+            wake_sensitivity=None if wake.threshold is None else min(99, max(1, round((1.0 - wake.threshold) * 100))),
+            voice=self._voice,
+            voices=(self._voice,),
             language="en",
             languages=("en",),
             # Nobody has asked for a newer one: updates over the air are a later step.
-            system=Versions(version, None),
+            system=Versions(self._version, None),
             models=Versions(MODELS, MODELS),
             degraded=machine.degraded,
         )
@@ -89,13 +85,12 @@ class HouseControls:
 
     def set_wake_word(self, name: str) -> None:
         """See `Controls`. Raises `SettingsError`."""
-        self._keep("wake.words", [name])
-        self._local.set_wake(self._settings.wake)
+        self._set_wake("wake.words", [name], {"words": (name,)})
 
     def set_wake_sensitivity(self, percent: int) -> None:
         """See `Controls`. Raises `SettingsError`."""
-        self._keep("wake.threshold", round(1.0 - percent / 100, 2))
-        self._local.set_wake(self._settings.wake)
+        threshold = round(1.0 - percent / 100, 2)
+        self._set_wake("wake.threshold", threshold, {"threshold": threshold})
 
     def set_voice(self, name: str) -> None:
         """See `Controls`. Raises `UsageError`: there is one."""
@@ -108,9 +103,9 @@ class HouseControls:
             raise UsageError(f"Wren does not speak {code!r}")
 
     def play(self, sound: Sound) -> None:
-        """See `Controls`. Raises `NoSpeakerError`."""
+        """See `Controls`. Raises `NoDeviceError`."""
         if not self._local.play(sound):
-            raise NoSpeakerError("this machine has no speaker that is open; plug one in, or see: wren devices")
+            raise NoDeviceError("this machine has no speaker that is open; plug one in, or see: wren devices")
 
     def start_timer(self, seconds: int, name: str | None) -> TimerView:
         """See `Controls`. Raises `UsageError` where there are as many as Wren keeps."""
@@ -132,8 +127,15 @@ class HouseControls:
         _LOG.warning("a restart was asked for")
         self._restart()
 
-    def _keep(self, name: str, value: int | float | list[str]) -> None:
-        self._settings = change_settings(self._path, {name: value})
+    def _set_wake(self, name: str, value: float | list[str], changes: dict[str, object]) -> None:
+        self._keep(name, value)
+        self._wake = self._wake.model_copy(update=changes)
+        self._local.set_wake(self._wake)
+
+    def _keep(self, name: str, value: float | list[str]) -> None:
+        """At once, on the caller's thread, so that what cannot be kept is refused; five times a second at most, by the
+        limit on commands, and not at all where the file says so already."""
+        change_settings(self._path, {name: value})
 
 
 def _timer_view(timer: Timer, left_s: float) -> TimerView:

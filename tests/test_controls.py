@@ -8,43 +8,25 @@ import pytest
 
 from appliance.app import Wren
 from appliance.audio.sounds import Sound
-from appliance.controls import HouseControls, NoSpeakerError
-from appliance.errors import UsageError
+from appliance.controls import HouseControls
+from appliance.errors import NoDeviceError, UsageError
 from appliance.service import Service
-from appliance.settings import Settings, WakeWordSettings, load_settings
+from appliance.settings import Settings, WakeWordSettings, change_settings, load_settings
 from appliance.web import MachineState
+from tests.mqtt.local_audio import FakeLocalAudio
 
 pytestmark = pytest.mark.models
 
 
-class FakeLocalAudio:
-    """FAKE: the machine's own sound, without any."""
-
-    def __init__(self) -> None:
-        self.volume, self.muted, self.speaker = 80.0, False, True
-        self.wake: WakeWordSettings | None = None
-        self.played: list[Sound] = []
-
-    def mute(self, muted: bool) -> None:
-        self.muted = muted
-
-    def play(self, sound: Sound) -> bool:
-        if self.speaker:
-            self.played.append(sound)
-        return self.speaker
-
-    def set_wake(self, wake: WakeWordSettings) -> None:
-        self.wake = wake
-
-
 class House:
-    def __init__(self, wren: Wren, path: Path) -> None:
-        self.local, self.restarts, self.path = FakeLocalAudio(), list[bool](), path
+    def __init__(self, wren: Wren, path: Path, settings: Settings | None = None) -> None:
+        settings = settings or Settings()
+        self.local, self.restarts, self.path = FakeLocalAudio(settings), list[bool](), path
         self.controls = HouseControls(
             Service(wren),
             self.local,  # type: ignore[arg-type]
             lambda: MachineState("live", ("a sentence",)),
-            Settings(),
+            settings,
             path,
             lambda: self.restarts.append(True),
         )
@@ -77,7 +59,7 @@ def test_what_is_refused_changes_nothing(house: House) -> None:
     with pytest.raises(UsageError):
         house.controls.install_models()
     house.local.speaker = False
-    with pytest.raises(NoSpeakerError, match="wren devices"):
+    with pytest.raises(NoDeviceError, match="wren devices"):
         house.controls.play(Sound.WAKE)
     assert not house.path.exists()
 
@@ -94,3 +76,29 @@ def test_timers_are_started_listed_and_cancelled(house: House) -> None:
 def test_a_restart_is_asked_for_and_returned_from_at_once(house: House) -> None:
     house.controls.restart()
     assert house.restarts == [True]
+
+
+def test_what_was_changed_in_the_file_by_hand_holds_from_the_next_start_and_is_not_shown_before(house: House) -> None:
+    change_settings(house.path, {"wake.words": ["hey_jarvis"]})
+    house.controls.set_volume(35)
+    assert house.controls.view().wake_words == ("okay_nabu",), "nobody listens for another word yet"
+    house.controls.set_wake_sensitivity(60)
+    assert house.local.wake is not None
+    assert house.local.wake.words == ("okay_nabu",)
+    assert load_settings(house.path).settings.wake.words == ("hey_jarvis",)
+
+
+def test_a_volume_that_is_set_again_does_not_wear_out_the_disk(house: House) -> None:
+    house.controls.set_volume(35)
+    before = house.path.stat()
+    house.controls.set_volume(35)
+    after = house.path.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    house.controls.set_volume(36)
+    assert house.path.stat().st_ino != before.st_ino
+
+
+@pytest.mark.parametrize(("threshold", "shown"), [(0.001, 99), (0.999, 1), (0.5, 50)])
+def test_the_sensitivity_that_is_shown_can_be_set(wren: Wren, tmp_path: Path, threshold: float, shown: int) -> None:
+    house = House(wren, tmp_path / "wren.toml", Settings(wake=WakeWordSettings(threshold=threshold)))
+    assert house.controls.view().wake_sensitivity == shown

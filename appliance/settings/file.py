@@ -111,8 +111,8 @@ def change_settings(path: Path, changes: Mapping[str, PlainValue | None], *, kee
     With `keep_existing`, keys that the file holds by now are left as they are.
 
     A file with another wrong value can still be changed, so that it can be mended key by key; the settings
-    then given are those with the wrong values left out. Raises `SettingRefusedError`, `SettingsError`; nothing has
-    been written then.
+    then given are those with the wrong values left out. A file that says so already is
+    not written again. Raises `SettingRefusedError`, `SettingsError`; nothing has been written then.
     """
     target = path.resolve()  # a link stays a link
     try:
@@ -126,7 +126,8 @@ def change_settings(path: Path, changes: Mapping[str, PlainValue | None], *, kee
             checked = _parse(target, changed)
             _check_edit(target, data, checked, changes)
             settings = _validate(target, changed, checked, only=changes.keys())
-            _replace(target, changed)
+            if changed != text:
+                _replace(target, changed)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be written ({error.strerror}); check its folder and the disk") from None
     return settings

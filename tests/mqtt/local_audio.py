@@ -1,0 +1,29 @@
+"""The machine's own sound, without any. Named so."""
+
+from __future__ import annotations
+
+from appliance.audio.sounds import Sound
+from appliance.settings import Settings, WakeWordSettings
+
+__all__ = ["FakeLocalAudio"]
+
+
+class FakeLocalAudio:
+    """FAKE of `appliance.running.LocalAudio`: begins as the settings say, and remembers what it was asked."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.volume = float(settings.audio.volume_percent)
+        self.muted, self.speaker = False, True
+        self.wake: WakeWordSettings | None = None
+        self.played: list[Sound] = []
+
+    def mute(self, muted: bool) -> None:
+        self.muted = muted
+
+    def play(self, sound: Sound) -> bool:
+        if self.speaker:
+            self.played.append(sound)
+        return self.speaker
+
+    def set_wake(self, wake: WakeWordSettings) -> None:
+        self.wake = wake

@@ -6,11 +6,13 @@ slow (opening a microphone) holds up nobody else.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -19,8 +21,8 @@ from appliance import events
 from appliance.errors import ApplianceError
 from appliance.events import Event
 from appliance.mqtt.commands import MAX_COMMAND_BYTES
-from appliance.mqtt.commands_router import Answer, CommandRouter
-from appliance.mqtt.discovery import DeviceInfo, Discovery, Mode, Outgoing, discovery_messages, removal, transition
+from appliance.mqtt.commands_router import BURST, ERRORS_PER_SECOND, Answer, Bucket, CommandRouter
+from appliance.mqtt.discovery import DeviceInfo, Discovery, Mode, Outgoing, discovery_messages, transition
 from appliance.mqtt.entities import Topics, state_payloads
 from appliance.mqtt.entities_table import ENTITIES
 from appliance.mqtt.protocol import ONLINE, Kind, Link, Message, Refused
@@ -37,6 +39,8 @@ _LOG = logging.getLogger(__name__)
 
 MAX_QUEUED: Final = 256
 """Events and commands that wait; a burst of speech makes some ten a second."""
+MAX_QUEUED_COMMANDS: Final = 128
+"""Beyond so many of either no command is taken: a flood of them must cost no event."""
 LOOK_S: Final = 1.0
 """Between looks at what tells of itself by no event: volume, mute, timers."""
 BUSY_TICK_S: Final = 0.05
@@ -102,8 +106,12 @@ class Bridge:
         """There has been a connection: before the first, states would go out ahead of discovery."""
         self._due_s: dict[Callable[[], None], float] = {}
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(MAX_QUEUED)
+        self._fresh: deque[threading.Event] = deque(maxlen=1)
+        """A new connection, which waits for the states. Beside the queue: of all, this must not be lost in a flood."""
+        self._busy_answers = Bucket(ERRORS_PER_SECOND, BURST)
+        """Of the link's worker."""
         self.dropped = 0
-        """Events that were not told, because too many waited."""
+        """Events and commands that were not taken, because too many waited."""
         self._unsubscribe: Callable[[], None] | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="mqtt-bridge", daemon=True)
@@ -134,10 +142,6 @@ class Bridge:
                 _LOG.warning("MQTT: %d messages wait and are not told", self._queue.qsize())
             self._thread.join(timeout=5.0)
 
-    def remove(self) -> None:
-        """Take everything off the broker: Home Assistant forgets the device. Only after `close`."""
-        self._retain(removal(self.discovery, ENTITIES, self._told))
-
     def _put(self, work: Callable[[], None]) -> bool:
         if self._closing:
             return False
@@ -150,17 +154,11 @@ class Bridge:
 
     def _on_ready(self) -> None:
         """Waits for what it asks for: the link says `online` after what has been published by then."""
-        done = threading.Event()
-
-        def ready() -> None:
-            try:
-                self._ready()
-            finally:
-                done.set()
-
-        if self._put(ready) and done.wait(READY_S):
-            return
-        if not self._closing:
+        told = threading.Event()
+        self._fresh.append(told)
+        with contextlib.suppress(queue.Full):  # full: it is at work, and looks after each piece
+            self._queue.put_nowait(lambda: None)
+        if not told.wait(READY_S) and not self._closing:
             _LOG.warning("MQTT: online before the states were told; they follow")
 
     def _on_event(self, event: Event) -> None:
@@ -168,8 +166,9 @@ class Bridge:
 
     def _on_command(self, message: Message) -> None:
         name = message.topic.rpartition("/")[2]
-        work = lambda: self._command(name, message)  # noqa: E731
-        if not self._put(work):
+        if self._queue.qsize() < MAX_QUEUED_COMMANDS and self._put(lambda: self._command(name, message)):
+            return
+        if self._busy_answers.take(self._clock()):
             told = {"command": name[:64], "id": None, "code": "mqtt.busy", "message": "too much waits; try again"}
             self._tell(self.topics.error)(told)
 
@@ -214,6 +213,12 @@ class Bridge:
 
     def _round(self, next_look_s: float) -> float:
         try:
+            if self._fresh:
+                fresh = self._fresh.popleft()
+                try:
+                    self._ready()
+                finally:
+                    fresh.set()
             now_s = self._clock()
             self._router.tick(now_s)
             for due in [work for work, due_s in self._due_s.items() if now_s >= due_s]:
@@ -315,7 +320,11 @@ class Bridge:
         open_sessions = self._service.sessions()
         # A page that is closed in mid-sentence tells of no end.
         phases = {name: phase for name, phase in self._view.phases.items() if open_sessions.get(name, IDLE) != IDLE}
-        self._view = replace(self._view, controls=controls, timers=timers, phases=phases)
+        # How much waits changes with each message, and is nobody's news.
+        link = replace(self._link.state(), queued=0)
+        self._view = replace(
+            self._view, controls=controls, timers=timers, phases=phases, link=link, untold=self.dropped
+        )
 
     def _publish_changes(self) -> None:
         if not self._begun:

@@ -47,6 +47,8 @@ class BrokerState:
     """How it stands."""
 
     running: bool
+    installed: bool
+    """False where mosquitto was looked for and is not on this machine."""
     reason: str
     """Why it does not run, with what to do; empty while it does."""
     port: int
@@ -68,6 +70,7 @@ class EmbeddedBroker:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._reason = "not started yet"
+        self._installed = True
         self._restarts = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mqtt-broker", daemon=True)
@@ -95,7 +98,7 @@ class EmbeddedBroker:
         with self._lock:
             running = self._process is not None and self._process.poll() is None
             reason = "" if running else self._reason
-            return BrokerState(running, reason, self._port, self._restarts, self._subscribe())
+            return BrokerState(running, self._installed, reason, self._port, self._restarts, self._subscribe())
 
     def _subscribe(self) -> str:
         return f"XDG_CONFIG_HOME={shlex.quote(str(self._folder / 'client'))} mosquitto_sub -t '#' -v"
@@ -105,10 +108,12 @@ class EmbeddedBroker:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            began_s, told = time.monotonic(), ""
+            began_s, told, installed = time.monotonic(), "", True
             try:
                 told = self._serve()
-            except (ProgramMissingError, MqttFolderError) as error:
+            except ProgramMissingError as error:
+                told, installed = str(error), False
+            except MqttFolderError as error:
                 told = str(error)
             except (OSError, subprocess.SubprocessError) as error:
                 told = f"mosquitto cannot be run ({error})"
@@ -117,7 +122,7 @@ class EmbeddedBroker:
             trouble = self._backoff.ended(Trouble.NETWORK, time.monotonic() - began_s)
             with self._lock:
                 news = told != self._reason
-                self._reason = told
+                self._reason, self._installed = told, installed
                 self._restarts += 1
             if news:
                 _LOG.error("Wren's own MQTT broker does not run: %s", told)

@@ -270,7 +270,7 @@ class MqttClient:
                 if version == VERSIONS[-1]:
                     self._only_old = False
                     raise
-            except BaseException:
+            except BaseException:  # raised again: whatever it is, the socket must not stay open
                 session.close(politely=False)
                 raise
             else:

@@ -41,6 +41,8 @@ class Inbox:
 
     def __init__(self) -> None:
         self._subscriptions: tuple[_Subscription, ...] = ()
+        # Bounded by what is let in: `MAX_WAITING` of each subscription, reports only below that, and one call a
+        # connection.
         self._work: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -123,6 +125,8 @@ class Inbox:
         now_s = time.monotonic()
         if len(self._reports) == REPORTS_PER_S and now_s - self._reports[0] < 1.0:
             return
+        if len(self._work) > MAX_WAITING * len(self._subscriptions):
+            return  # a handler hangs: nobody would hear of it soon
         self._reports.append(now_s)
         refused = Refused(message.topic, len(message.payload), reason)
         self._work.extend(lambda callback=callback: callback(refused) for callback in self._on_refused)  # type: ignore[misc]

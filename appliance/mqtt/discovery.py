@@ -22,7 +22,6 @@ __all__ = [
     "Mode",
     "Outgoing",
     "discovery_messages",
-    "removal",
     "transition",
 ]
 
@@ -112,13 +111,6 @@ def transition(
         if farewell is not None:
             farewells.append((discovery.device_topic, farewell))
     return farewells, list(changed.items()), [(topic, REMOVED) for topic in stale]
-
-
-def removal(discovery: Discovery, table: Sequence[Entity], found: Mapping[str, bytes]) -> list[Outgoing]:
-    """Messages that remove the device, its entities and all that stood on their topics."""
-    topics = [discovery.device_topic, *(discovery.component_topic(entity) for entity in table), *found]
-    states = [discovery.topics.state(entity.key) for entity in table if entity.value is not None]
-    return [(topic, REMOVED) for topic in dict.fromkeys((*topics, *states))]
 
 
 def _device_payload(discovery: Discovery, present: Sequence[Entity], controls: ControlsView) -> Config:

@@ -53,9 +53,9 @@ def _wake_word_options(controls: ControlsView) -> Config:
 
 
 def _versions(versions: Versions, title: str) -> dict[str, object]:
-    """Home Assistant's JSON for an update. Where nobody knows of a newer one, the installed one is the newest known:
-    an update whose newest version is unknown would be shown as "unknown" for ever."""
-    known = {"installed_version": versions.installed, "latest_version": versions.latest or versions.installed}
+    """Home Assistant's JSON for an update. Where nobody has asked for a newer one, the newest is left out: it then
+    shows "unknown", and not "up-to-date", which would be a promise."""
+    known = {"installed_version": versions.installed, "latest_version": versions.latest}
     told: dict[str, object] = {name: version for name, version in known.items() if version is not None}
     return {**told, "title": title, "in_progress": versions.busy, "update_percentage": versions.percent}
 
@@ -71,6 +71,21 @@ def _timers(view: View) -> dict[str, object]:
         for timer in view.timers
     ]
     return {"count": len(rows), "timers": rows}
+
+
+def _lost(view: View) -> dict[str, object] | None:
+    """What too much at once, or a broker that was away too long, has cost since the start."""
+    link = view.link
+    if link is None:
+        return None
+    return {
+        "count": link.dropped + link.refused + view.untold,
+        "out": link.dropped,
+        "in": link.refused,
+        "untold": view.untold,
+        "faults": link.faults,
+        "reconnects": link.reconnects,
+    }
 
 
 def _engine(task: str) -> Entity:
@@ -158,6 +173,16 @@ ENTITIES: Final[tuple[Entity, ...]] = (
         config={"device_class": "problem", "value_template": "{{ value_json.problem }}"},
         attributes=True,
         category="diagnostic",
+    ),
+    Entity(
+        "messages_lost",
+        Platform.SENSOR,
+        "Messages lost",
+        value=_lost,
+        config={"value_template": "{{ value_json.count }}", "state_class": "total_increasing"},
+        attributes=True,
+        category="diagnostic",
+        icon="mdi:email-off-outline",
     ),
     *(_engine(task) for task in TASKS),
     # ---- what can be set

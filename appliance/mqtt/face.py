@@ -68,10 +68,12 @@ class Mqtt:
         """What does not work, a sentence each. A broker of our own that is merely not installed is no trouble."""
         if self._trouble is not None:
             return (self._trouble,)
-        if self.broker is not None and not self.broker.state().running:
+        if self.broker is not None and not (own := self.broker.state()).running:
+            return (f"Wren's own MQTT broker does not run: {own.reason}",) if own.installed else ()
+        if self.link is None or not (state := self.link.state()).reason:
             return ()
-        if self.link is None or (state := self.link.state()).connected:
-            return ()
+        if state.connected:
+            return (f"MQTT: {state.reason}",)
         return (f"no connection to the MQTT broker {state.broker}: {state.reason}",)
 
     def close(self) -> None:

@@ -60,6 +60,7 @@ class Outbox:
         self._number = 0
         self._bytes = 0
         self._states: OrderedDict[str, Outgoing] = OrderedDict()
+        # Bounded by `limits`, not by `maxlen`: what falls out has to be counted, and its bytes given back.
         self._events: deque[Outgoing] = deque()
         self._commands: deque[Outgoing] = deque()
         self._under_way: OrderedDict[int, Outgoing] = OrderedDict()

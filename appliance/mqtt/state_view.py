@@ -10,6 +10,7 @@ from typing import Final
 from appliance import events
 from appliance.events import Event
 from appliance.mqtt.controls import ControlsView, TimerView
+from appliance.mqtt.protocol import LinkState
 
 __all__ = ["IDLE", "PHASES", "View", "apply_event", "percentile"]
 
@@ -47,6 +48,10 @@ class View:
     """Task -> model."""
     alarm: bool = False
     """The siren sounds."""
+    link: LinkState | None = None
+    """Of the connection, as it was looked at last; None before."""
+    untold: int = 0
+    """Events and commands that the bridge could not take."""
 
     @property
     def phase(self) -> str:

@@ -183,8 +183,10 @@ class MqttSettings(_Group):
     """What Wren's own topics begin with."""
     discovery_prefix: str = "homeassistant"
     """What Home Assistant's discovery topics begin with."""
-    discovery: Literal["device", "components", "both", "off"] = "both"
-    """How Wren makes itself known to Home Assistant: device needs 2024.11 or newer, components suits all."""
+    # Not `device`: a home older than 2024.11 would show nothing, and not say why. Not `both`: a newer one logs a
+    # warning for every entity, at each of its starts and ours.
+    discovery: Literal["device", "components", "both", "off"] = "components"
+    """How Home Assistant is told: components suits every version, device (2024.11) adds notify, both makes it warn."""
     transcripts: bool = False
     """Tell over MQTT what was said; whoever may read at the broker can then read it."""
     embedded: bool = True

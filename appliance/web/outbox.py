@@ -21,7 +21,7 @@ class Outbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._lock = threading.Lock()
-        self._waiting: deque[str | bytes] = deque()
+        self._waiting: deque[str | bytes] = deque()  # bounded in `put`: a `maxlen` would lose messages unseen
         self._bytes = 0
         self._ready = asyncio.Event()
         self._closed = False

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.mqtt.controls import ControlsView
-from appliance.mqtt.discovery import DeviceInfo, Discovery, Mode, Outgoing, discovery_messages, removal, transition
+from appliance.mqtt.discovery import DeviceInfo, Discovery, Mode, Outgoing, discovery_messages, transition
 from appliance.mqtt.entities import Topics
 from appliance.mqtt.entities_table import ENTITIES
 from tests.mqtt.bridge_fakes import BASE, WHOLE, matches
@@ -158,21 +158,17 @@ def test_an_entity_that_vanishes_is_taken_out_of_the_device_message() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("device_based", [True, False])
-def test_removal_removes_all(mode: Mode, device_based: bool) -> None:
+def test_who_clears_what_the_filters_match_removes_all(mode: Mode, device_based: bool) -> None:
     home = FakeHomeAssistant(device_based=device_based)
     told = discovery_messages(discovery(mode), ENTITIES, WHOLE)
     for topic, payload in told.items():
         home.take(topic, payload)
     assert set(home.source) == expected(mode, WHOLE, device_based=device_based)
-    states = {row.key for row in ENTITIES if row.value is not None}
-    messages = removal(discovery(mode), ENTITIES, told)
-    for topic, payload in messages:
-        if topic.startswith("homeassistant/"):
-            home.take(topic, payload)
+    for topic in told:
+        if any(matches(pattern, topic) for pattern in discovery(mode).filters):
+            home.take(topic, b"")
     assert home.source == {}
     assert home.retained == {}
-    assert {topic.rpartition("/")[2] for topic, _ in messages if topic.startswith(f"{BASE}/state/")} == states
-    assert all(payload == b"" for _, payload in messages)
 
 
 @given(

@@ -119,6 +119,22 @@ require_certificate true
         """End it without a word."""
         self._end(signal.SIGKILL)
 
+    def forget(self, base: str, device: str) -> None:
+        """Clear what a Wren has left, as docs/mqtt.md says."""
+        program = _which("mosquitto_sub")
+        assert program is not None
+        filters = (f"{base}/#", f"homeassistant/device/{device}/config", f"homeassistant/+/{device}/+/config")
+        subprocess.run(
+            [
+                *(program, "-h", "127.0.0.1", "-p", str(self.port), "-u", "home", "-P", PASSWORDS["home"]),
+                *("-W", "2", "--remove-retained"),
+                *(word for pattern in filters for word in ("-t", pattern)),
+            ],
+            check=False,  # it ends by the time that it is given, which it calls an error
+            capture_output=True,
+            timeout=TIMEOUT_S,
+        )
+
     def hang(self, *, hanging: bool) -> None:
         """Stop it from answering while its connections stand, or let it go on."""
         assert self._process is not None

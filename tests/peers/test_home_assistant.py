@@ -108,7 +108,7 @@ def wren(installation: tuple[HomeAssistant, Mode], broker: Mosquitto) -> Iterato
     home, mode = installation
     with connected(broker, mode) as running:
         home.wait(lambda: len(home.states("wren_")) == shown(mode), "all entities are there")
-        home.wait_state("update.wren_wren", "off")
+        home.wait_state("update.wren_model_packs", "off")
         yield running
     with connected(broker, "off"):  # finds what stands, and takes it away
         home.wait(lambda: not home.states("wren_"), "Wren is gone")
@@ -151,7 +151,8 @@ def test_all_entities_are_there_with_right_states(home: HomeAssistant, wren: Wre
     assert states["sensor.wren_timers"] == "0"
     assert states["binary_sensor.wren_problem"] == "off"
     assert states["siren.wren_alarm"] == "off"
-    assert states["update.wren_wren"] == "off"
+    assert states["update.wren_wren"] == "unknown", "nobody has asked for a newer one"
+    assert states["sensor.wren_messages_lost"] == "0"
     assert states["update.wren_model_packs"] == "off"
     assert states["event.wren_wake_word_heard"] == "unknown"
     assert states["button.wren_restart"] == "unknown", "never pressed, but available"
@@ -286,11 +287,12 @@ def test_a_broker_that_comes_back_empty_is_told_all_within_five_seconds(
 
 def test_removal_leaves_nothing(home: HomeAssistant, broker: Mosquitto, wren: Wren) -> None:
     wren.bridge.close()
-    wren.bridge.remove()
+    wren.link.close()
+    broker.forget(BASE, "box")
     home.wait(lambda: not home.states("wren_"), "no entity is left")
     watcher = Watcher(broker, "wren/#", "homeassistant/#")
     time.sleep(0.5)
-    left = [one.topic for one in watcher.seen if one.retain and one.topic != f"{BASE}/availability"]
+    left = [one.topic for one in watcher.seen if one.retain]
     watcher.close()
     assert left == []
 

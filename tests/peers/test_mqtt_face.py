@@ -1,0 +1,237 @@
+"""MQTT as `wren run` puts it together, over a real broker: commands reach what is really set, and are kept.
+
+Broker, connection, bridge, controls, settings file and timers are real; the machine's own sound is fake.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from appliance.app import Wren
+from appliance.audio.sounds import Sound
+from appliance.controls import HouseControls
+from appliance.mqtt.face import Mqtt
+from appliance.service import Service
+from appliance.settings import MqttSettings, Settings, load_settings
+from appliance.web import MachineState
+from tests.mqtt.local_audio import FakeLocalAudio
+from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, free_port, mosquitto, need_mosquitto, until
+
+pytestmark = pytest.mark.models
+
+
+class House:
+    """One start of Wren, as far as MQTT sees it."""
+
+    def __init__(self, wren: Wren, mqtt: MqttSettings, file: Path) -> None:
+        settings = load_settings(file).settings if file.exists() else Settings()
+        self.service = Service(wren)
+        self.local = FakeLocalAudio(settings)
+        self.restarts: list[bool] = []
+        controls = HouseControls(
+            self.service,
+            self.local,  # type: ignore[arg-type]
+            lambda: MachineState("muted" if self.local.muted else "live", self.mqtt.degraded if self.mqtt else ()),
+            settings,
+            file,
+            lambda: self.restarts.append(True),
+        )
+        self.mqtt: Mqtt | None = None
+        self.mqtt = Mqtt(mqtt, self.service, controls, "Test machine")
+
+    @property
+    def base(self) -> str:
+        assert self.mqtt is not None
+        assert self.mqtt.link is not None
+        return self.mqtt.link.availability_topic.rpartition("/")[0]
+
+    def degraded(self) -> tuple[str, ...]:
+        assert self.mqtt is not None
+        return self.mqtt.degraded
+
+    def close(self) -> None:
+        assert self.mqtt is not None
+        self.mqtt.close()
+        self.service.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    with mosquitto(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def watcher(broker: Mosquitto) -> Iterator[Watcher]:
+    watching = Watcher(broker, "wren/#")
+    yield watching
+    watching.close()
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WREN_STATE_DIR", str(tmp_path / "state"))
+
+
+def at(broker: Mosquitto, user: str = "wren", **changes: Any) -> MqttSettings:
+    return MqttSettings(
+        host="127.0.0.1", port=broker.port, username=user, password=SecretStr(PASSWORDS[user])
+    ).model_copy(update=changes)
+
+
+@contextmanager
+def started(wren: Wren, mqtt: MqttSettings, file: Path) -> Iterator[House]:
+    house = House(wren, mqtt, file)
+    try:
+        yield house
+    finally:
+        house.close()
+
+
+def latest(watcher: Watcher, topic: str) -> bytes | None:
+    return next(reversed(watcher.payloads(topic)), None)
+
+
+def ask(house: House, watcher: Watcher, command: str, **fields: object) -> dict[str, Any]:
+    """Send a command, and wait for its answer on either topic."""
+    number = f"n{len(watcher.seen)}"
+    watcher.publish(f"{house.base}/command/{command}", json.dumps({**fields, "id": number}).encode())
+
+    def answers() -> list[dict[str, Any]]:
+        told = (*watcher.payloads(f"{house.base}/result"), *watcher.payloads(f"{house.base}/error"))
+        return [answer for payload in told if (answer := json.loads(payload))["id"] == number]
+
+    until(answers, f"{command} is answered")
+    return answers()[0]
+
+
+def test_what_is_set_over_mqtt_holds_at_once_and_after_a_restart(
+    wren: Wren, broker: Mosquitto, watcher: Watcher, tmp_path: Path
+) -> None:
+    file = tmp_path / "wren.toml"
+    with started(wren, at(broker), file) as house:
+        base = house.base
+        until(lambda: latest(watcher, f"{base}/availability") == b"online", "online")
+        assert latest(watcher, f"{base}/state/volume") == b"80"
+        for command, fields in [
+            ("volume", {"percent": 35}),
+            ("wake_word", {"name": "alexa"}),
+            ("wake_sensitivity", {"percent": 60}),
+            ("mute", {"muted": True}),
+            ("test_sound", {}),
+            ("restart", {}),
+        ]:
+            assert ask(house, watcher, command, **fields)["outcome"] == "done", command
+        local = house.local
+        assert (local.volume, local.muted, local.played) == (35.0, True, [Sound.TEST])
+        assert local.wake is not None
+        assert (local.wake.words, local.wake.threshold) == (("alexa",), 0.4)
+        assert house.restarts == [True]
+        until(lambda: latest(watcher, f"{base}/state/mute") == b"ON", "muted is shown")
+    until(lambda: latest(watcher, f"{base}/availability") == b"offline", "the last word")
+    with started(wren, at(broker), file) as house:
+        assert house.base == base, "it stays the same device"
+        until(lambda: latest(watcher, f"{base}/availability") == b"online", "online again")
+        shown = {key: latest(watcher, f"{base}/state/{key}") for key in ("volume", "wake_word", "wake_sensitivity")}
+        assert shown == {"volume": b"35", "wake_word": b"alexa", "wake_sensitivity": b"60"}
+        assert latest(watcher, f"{base}/state/mute") == b"OFF", "nobody is left muted by a restart without knowing"
+
+
+def test_what_cannot_be_done_is_answered_and_changes_nothing(
+    wren: Wren, broker: Mosquitto, watcher: Watcher, tmp_path: Path
+) -> None:
+    file = tmp_path / "wren.toml"
+    with started(wren, at(broker), file) as house:
+        until(lambda: latest(watcher, f"{house.base}/availability") == b"online", "online")
+        house.local.speaker = False
+        assert ask(house, watcher, "test_sound")["code"] == "audio.no-device"
+        assert ask(house, watcher, "voice", name="somebody else")["code"] == "mqtt.no_such"
+        assert ask(house, watcher, "install_models")["code"] == "mqtt.nothing_new"
+        assert ask(house, watcher, "listen")["code"] == "mqtt.no_microphone"
+        file.mkdir()  # nothing can be kept any more
+        assert ask(house, watcher, "volume", percent=10)["code"] == "appliance.settings"
+        assert house.local.volume == 80.0
+        assert latest(watcher, f"{house.base}/state/volume") == b"80"
+
+
+def test_timers_are_those_that_are_spoken_of(wren: Wren, broker: Mosquitto, watcher: Watcher, tmp_path: Path) -> None:
+    with started(wren, at(broker), tmp_path / "wren.toml") as house:
+        until(lambda: latest(watcher, f"{house.base}/availability") == b"online", "online")
+        timer = ask(house, watcher, "timer_start", seconds=300, name="pasta")["timer"]
+        assert [found.name for found, _ in wren.assistant.timers()] == ["pasta"]
+        assert "minutes left" in house.service.ask("how much time is left on my pasta timer").text
+        house.service.ask("cancel my pasta timer")
+        until(lambda: len(watcher.payloads(f"{house.base}/event/timer")) == 2, "told that it was cancelled")
+        told = [json.loads(payload)["event_type"] for payload in watcher.payloads(f"{house.base}/event/timer")]
+        assert told == ["started", "cancelled"]
+        assert ask(house, watcher, "timer_cancel", timer=timer["id"])["code"] == "mqtt.no_timer"
+
+
+@pytest.mark.parametrize("discovery", ["components", "device", "both"])
+def test_who_takes_wren_away_as_documented_leaves_nothing(
+    wren: Wren, broker: Mosquitto, watcher: Watcher, tmp_path: Path, discovery: str
+) -> None:
+    with started(wren, at(broker, discovery=discovery), tmp_path / "wren.toml") as house:
+        until(lambda: latest(watcher, f"{house.base}/availability") == b"online", "online")
+    before = Watcher(broker, "#")
+    until(lambda: any(one.topic.startswith("homeassistant/") for one in before.seen), "discovery stands")
+    before.close()
+    broker.forget(house.base, house.base.rpartition("/")[2])
+    after = Watcher(broker, "#")
+    after.publish("other/last", b"1")
+    until(lambda: after.payloads("other/last"), "all that stands has come")
+    after.close()
+    assert [one.topic for one in after.seen] == ["other/last"]
+
+
+def test_what_is_wrong_with_the_connection_is_told(
+    wren: Wren, broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.mqtt.client.ECHO_TIMEOUT_S", 0.2)
+    with started(wren, at(broker), tmp_path / "wren.toml") as house:
+        until(lambda: house.degraded() == (), "all is well")
+        broker.stop()
+        until(lambda: "no connection to the MQTT broker" in str(house.degraded()), "the broker is gone")
+    broker.start()
+    with started(wren, at(broker, "limited"), tmp_path / "wren.toml") as house:
+        until(lambda: "allow reading of wren/" in str(house.degraded()), "connected, and yet not right")
+
+
+def test_a_broker_of_wrens_own_that_cannot_run_is_told_and_one_that_is_not_installed_is_not(
+    wren: Wren, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_mosquitto()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with started(wren, MqttSettings(port=port), tmp_path / "wren.toml") as house:
+            until(lambda: f"port {port} is taken" in str(house.degraded()), "the port is taken")
+    with started(wren, MqttSettings(port=free_port()), tmp_path / "wren.toml") as house:
+        assert house.mqtt is not None
+        until(lambda: house.mqtt.link.state().connected, "connected")  # type: ignore[union-attr]
+        until(lambda: house.degraded() == (), "all is well")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("appliance.mqtt.broker._SBIN", ())
+    with started(wren, MqttSettings(port=free_port()), tmp_path / "wren.toml") as house:
+        assert house.mqtt is not None
+        until(lambda: house.mqtt.broker.state().restarts, "tried")  # type: ignore[union-attr]
+        assert house.degraded() == ()
+
+
+def test_a_folder_that_cannot_be_written_costs_mqtt_alone(
+    wren: Wren, broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WREN_STATE_DIR", str(tmp_path / "file"))
+    with started(wren, at(broker), tmp_path / "wren.toml") as house:
+        assert "no MQTT" in str(house.degraded())
+        assert "cannot be kept" in str(house.degraded())

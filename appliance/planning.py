@@ -89,7 +89,7 @@ def task_needs(store: Store) -> tuple[TaskNeed, ...]:
             # A reply is made in pieces that must join without a seam. In floats a piece with its margins is exactly its
             # part of the whole; with eight bits in the flow it is not (a difference of full scale, in the phase).
             int8_gate=False,
-            why="in floats, for pieces made with eight bits do not join exactly",
+            why="no INT8, for pieces made with eight bits do not join exactly",
             job=JOBS["tts"],
             hop_ms=voice.hop_samples / voice.rate_hz * 1000,
             overlap_frames=2 * margin,

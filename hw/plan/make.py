@@ -98,8 +98,8 @@ class _TaskPlanner:
         found = [choice for rung in reversed(rungs) for choice in rung]
         wanted = self._set.precision
         if wanted is not None and found[0].precision != wanted:
-            gate = "" if wanted != "int8" or self._need.int8_gate else ": it has not passed the model's accuracy gate"
-            self.warnings.append(f"{self._need.task}: {wanted} was set, and is not used on {found[0].backend}{gate}")
+            why = "" if wanted != "int8" or self._need.int8_gate else f": {self._about_int8()}"
+            self.warnings.append(f"{self._need.task}: {wanted} was set, and is not used on {found[0].backend}{why}")
         return found
 
     def _ladder(self) -> list[_Step]:
@@ -217,14 +217,19 @@ class _TaskPlanner:
             passed_over=(),
         )
 
+    def _about_int8(self) -> str:
+        """Why it may be used, or may not: a reason of the model's own counts before its gate."""
+        need = self._need
+        if need.why and not need.int8_gate:
+            return need.why
+        gate = {True: "passed", False: "did not pass", None: "has not been held against"}[need.int8_gate]
+        return f"INT8 {gate} the model's accuracy gate"
+
     def _reason(self, rule: Rule, precision: Precision, timing: Timing | None) -> str:
         machine, need = self._machine, self._need
         parts = [rule.reason.format(sm=machine.sm, tensorrt=machine.tensorrt, gpu=machine.gpu)]
-        if need.why:
-            parts.append(need.why)
         if "int8" in rule.passed:
-            gate = {True: "passed", False: "did not pass", None: "has not been held against"}[need.int8_gate]
-            parts.append(f"INT8 {gate} the model's accuracy gate")
+            parts.append(self._about_int8())
         if self._set != Override():
             parts.append("the user's setting is kept")
         if timing is not None:

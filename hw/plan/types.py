@@ -83,7 +83,7 @@ class TaskNeed:
     """The one way in which it comes, where there is no choice."""
     max_threads: int = 4
     why: str = ""
-    """A reason that lies in the model, for the plan's text."""
+    """A reason that lies in the model, for the plan: of its `fixed` way, or of no INT8 whatever its gate said."""
     job: str = ""
     """What `Timing.ms` is the time of."""
     hop_ms: float | None = None

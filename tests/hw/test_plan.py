@@ -192,6 +192,18 @@ def test_a_task_without_a_choice_keeps_its_way() -> None:
     assert choice.chunks.sizes == (160,)
 
 
+def test_a_reason_of_the_model_s_own_is_told_instead_of_its_gate() -> None:
+    need = dataclasses.replace(ASR, int8_gate=False, why="no INT8, for its pieces would not join")
+    plan = make_plan(X86, [need], {}, Overrides(tasks={"asr": Override(precision="int8")}))
+    choice = plan.tasks["asr"]
+    assert choice.precision == "fp32"
+    assert "its pieces would not join" in choice.reason
+    assert any("int8 was set" in text and "its pieces would not join" in text for text in plan.warnings)
+    assert not any("accuracy gate" in text for text in (choice.reason, *plan.warnings))
+    passed = _choice(X86, dataclasses.replace(need, int8_gate=True))  # as `wren plan --gate passed` asks
+    assert "its pieces" not in passed.reason
+
+
 def test_a_need_that_nothing_can_run_is_a_mistake() -> None:
     with pytest.raises(PlanError, match="asr"):
         make_plan(X86, [dataclasses.replace(ASR, backends=("tflite",))], {})

@@ -95,6 +95,15 @@ def test_asking_the_command_for_help_loads_nothing_heavy() -> None:
     assert loaded.isdisjoint(HEAVY), loaded & set(HEAVY)
 
 
+def test_who_wants_the_model_store_alone_loads_no_planning() -> None:
+    # `wren models fetch --quick` goes before every `make run`.
+    code = "import sys; from appliance.cli.common import model_store; model_store(); print(' '.join(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    loaded = set(run.stdout.split())
+    assert "models.store" in loaded
+    assert loaded.isdisjoint({"hw.plan", "hw.probe", "onnxruntime"}), loaded
+
+
 def test_no_file_names_a_package_registry() -> None:
     tracked = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
     hosts = ["py" + "pi.org", "python" + "hosted.org", "registry." + "npmjs.org", "deb." + "debian.org"]

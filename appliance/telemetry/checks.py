@@ -142,19 +142,19 @@ def _machine() -> Iterator[Check]:
     """What runs here and why; heat; what would make it faster."""
     from hw.power import advise_power, read_power
     from hw.probe import Root, probe
-    from hw.thermal import Heat, HeatState, advise, read_zones, step
+    from hw.thermal import LIMIT_C, UP_AFTER, Heat, HeatState, advise, read_zones, step
 
     machine = probe()
     for warning in machine.warnings:
         yield Check("machine", "warn", warning, "see: wren probe --verbose")
     zones = read_zones(Root())
     state = HeatState()
-    for _ in range(2):  # one reading alone may be a glitch, and changes no level
+    for _ in range(UP_AFTER):  # one reading alone may be a glitch, and changes no level
         state = step(state, zones.readings, zones.limit_c)
     hottest = max((row.value for row in zones.readings), default=None)
     if hottest is not None:
         cool = state.heat is Heat.NORMAL
-        detail = f"{hottest:.0f} °C, slowed down by the kernel from {zones.limit_c or 85:.0f} °C"
+        detail = f"{hottest:.0f} °C, slowed down by the kernel from {zones.limit_c or LIMIT_C:.0f} °C"
         yield Check("heat", "ok" if cool else "warn", detail, None if cool else advise(state.heat).text)
     for row in advise_power(machine, read_power(Root())):
         yield Check("power", "warn", row.text, None if row.command is None else f"run: {row.command}")

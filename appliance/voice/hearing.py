@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.audio.frame import Frame, level_dbfs
 from appliance.voice.energy import EnergyEdge
@@ -21,9 +21,10 @@ class Heard:
     """Capture time just after it."""
     speech: SpeechState
     """Of the newest window; `began` only in the frame that completed it."""
-    probability: float
     quiet_s: float
+    """As `EnergyEdge.quiet_s`."""
     faint_s: float
+    """As `EnergyEdge.faint_s`."""
 
     @property
     def silence_s(self) -> float:
@@ -53,10 +54,8 @@ class Hearing:
         self._edge.push(level, frame.end_s, self._probability, speaking=self._speech.speaking)
         speech = self._speech
         if not began and speech.began:
-            speech = SpeechState(
-                speech.speaking, False, speech.started_s, speech.ended_s, speech.silence_s, speech.speech_s
-            )
-        return Heard(frame.end_s, speech, self._probability, self._edge.quiet_s, self._edge.faint_s)
+            speech = replace(speech, began=False)
+        return Heard(frame.end_s, speech, self._edge.quiet_s, self._edge.faint_s)
 
     def goes_on(self, since_s: float, *, near: bool = False) -> bool:
         """Whether speech was heard after a moment; see `EnergyEdge.goes_on`."""

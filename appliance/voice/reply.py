@@ -18,7 +18,7 @@ from appliance.voice.parts import ChunkMade, Player, Post, SpeechMade, Synthesis
 
 __all__ = ["ReplyVoice"]
 
-AHEAD_S: Final = 0.1
+_AHEAD_S: Final = 0.1
 """Sound made before it is wanted: the first piece is longer than this, and gives time for the second."""
 
 
@@ -32,6 +32,7 @@ class _Take:
     pieces: Iterator[Samples]
     cancel: Cancel = field(default_factory=Cancel)
     ready: deque[Samples] = field(default_factory=deque)
+    """Pieces that nobody has asked for yet: `_AHEAD_S` and the piece that passed it, at most."""
     made_s: float = 0.0
     """Seconds of sound made so far."""
     wanted: bool = False
@@ -62,11 +63,6 @@ class ReplyVoice:
         self._take: _Take | None = None
         self._count = 0
         self._playing = False
-
-    @property
-    def playing(self) -> bool:
-        """Whether the player has some of a reply."""
-        return self._playing
 
     def prepare(self, generation: int, text: str) -> bool:
         """Have the start of a text ready; False where it is (or is being made) already."""
@@ -156,7 +152,7 @@ class ReplyVoice:
 
     def _go_on(self, take: _Take) -> None:
         if not take.complete:
-            if not take.in_flight and (take.wanted or take.made_s < AHEAD_S):
+            if not take.in_flight and (take.wanted or take.made_s < _AHEAD_S):
                 take.in_flight = True
                 self._submit(lambda post: _make(take, post))
         elif take.wanted and self._playing:

@@ -7,7 +7,6 @@ runner's worker and comes back as a message. A fault ends the utterance, never t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -17,8 +16,7 @@ from appliance.audio.ring import PreRoll
 from appliance.events import Listener
 from appliance.intent.types import UtteranceId
 from appliance.voice import loop
-from appliance.voice.asr.acceptance import Accepted, accepted_text
-from appliance.voice.asr.protocol import Cancel, Cancelled, Extension, Hypothesis
+from appliance.voice.asr.protocol import Extension, Hypothesis
 from appliance.voice.budget import SpeculationBudget
 from appliance.voice.endpoint import Evidence, Verdict
 from appliance.voice.guesses import Ahead, Steadiness
@@ -43,6 +41,7 @@ from appliance.voice.parts import (
 )
 from appliance.voice.recognitions import Recognitions
 from appliance.voice.reply import ReplyVoice
+from appliance.voice.thinking import Thinking
 from appliance.voice.vad import SpeechState
 from appliance.voice.wake import WakeDetector
 
@@ -84,7 +83,6 @@ class Session:
         self._ears = Hearing(parts.vad)
         self._ring = PreRoll(_RING_S)
         self._state = LoopState()
-        self._cancels: dict[int, list[Cancel]] = {}
         self._utterance = UtteranceId("")
         self._hearing = False
         self._started_s = 0.0
@@ -99,6 +97,7 @@ class Session:
         self._steady = Steadiness()
         self._budget = SpeculationBudget(self._settings.speculation)
         self._recognitions = Recognitions(parts.recogniser, parts.bias, runner.submit, self._settings)
+        self._thinking = Thinking(parts.thinker, self._settings.area, runner.submit)
         self._reply = ReplyVoice(
             parts.synthesiser,
             parts.player,
@@ -241,7 +240,6 @@ class Session:
         accepted, hypothesis = self._state.accepted, self._state.hypothesis
         reach = None if hypothesis is None else hypothesis.reach
         return Evidence(
-            probability=heard.probability,
             listening_s=heard.now_s - self._started_s,
             speech_s=heard.speech.speech_s,
             silence_s=min(heard.silence_s, heard.now_s - self._went_on_s),
@@ -269,10 +267,11 @@ class Session:
             self._fail(fault_of(done.generation, "recognise", done.error))
         elif done.guess and done.hypothesis is not None:
             self.deliver(loop.Recognised(done.generation, done.hypothesis))
+        # A partial that failed is no fault: what is wrong shows when the guess fails too.
         elif done.hypothesis is not None and done.hypothesis.text and self._state.phase is Phase.LISTENING:
             text = done.hypothesis.text
             self._emit(events.PartialText(self._runner.now(), self.name, self._utterance, text))
-            self._judge_partial(done.generation, done.hypothesis)
+            self._thinking.judge_partial(done.generation, done.hypothesis)
 
     def _partial_judged(self, message: PartialJudged) -> None:
         if message.generation == self._state.generation and self._state.phase is Phase.LISTENING:
@@ -299,7 +298,7 @@ class Session:
             case loop.Recognise():
                 self._recognise(effect)
             case loop.Match():
-                self._match(effect)
+                self._thinking.match(effect.generation, effect.hypothesis)
             case loop.Commit():
                 self._commit(effect)
             case loop.Synthesise():
@@ -344,38 +343,11 @@ class Session:
         if known is not None:
             self._runner.post(loop.Recognised(effect.generation, known))
 
-    def _match(self, effect: loop.Match) -> None:
-        thinker, area, generation = self._parts.thinker, self._settings.area, effect.generation
-
-        def work(cancel: Cancel, post: Post) -> None:
-            accepted = accepted_text(effect.hypothesis, lambda text: thinker.match(text, area))
-            post(loop.Matched(generation, accepted))
-            _foresee(thinker, accepted, generation, cancel, post)
-
-        self._submit("match", generation, work)
-
-    def _judge_partial(self, generation: int, hypothesis: Hypothesis) -> None:
-        """A sentence that is surely whole already: its reply is worth having ready."""
-        thinker, area = self._parts.thinker, self._settings.area
-
-        def work(cancel: Cancel, post: Post) -> None:
-            accepted = accepted_text(hypothesis, lambda text: thinker.match(text, area))
-            post(PartialJudged(generation, accepted))
-            if accepted.certain:
-                _foresee(thinker, accepted, generation, cancel, post)
-
-        self._submit("match", generation, work)
-
     def _commit(self, effect: loop.Commit) -> None:
-        thinker, key = self._parts.thinker, self._utterance
-
-        def work(cancel: Cancel, post: Post) -> None:
-            post(loop.Committed(effect.generation, thinker.commit(effect.understanding, key)))
-
         self._ahead.committed = True
         now_s = self._runner.now()
         self._emit(events.UtteranceUnderstood(now_s, self.name, self._utterance, effect.understanding))
-        self._submit("commit", effect.generation, work)
+        self._thinking.commit(effect.generation, effect.understanding, self._utterance)
 
     def _synthesise(self, effect: loop.Synthesise) -> None:
         if self._state.phase is Phase.SPEAKING:
@@ -385,9 +357,7 @@ class Session:
             self._ahead.replies += self._reply.prepare(effect.generation, effect.text)
 
     def _cancel(self, generation: int) -> None:
-        for old in [g for g in self._cancels if g <= generation]:
-            for cancel in self._cancels.pop(old):
-                cancel.cancel()
+        self._thinking.cancel(generation)
         self._recognitions.cancel()
         if self._reply.drop():
             self._emit(events.PlaybackEnded(self._runner.now(), self.name, self._utterance, stopped=True))
@@ -397,7 +367,7 @@ class Session:
             self._emit(events.PlaybackEnded(self._runner.now(), self.name, self._utterance, stopped=False))
         self._hearing = False
         self._recognitions.cancel()
-        self._cancels.clear()
+        self._thinking.forget()
         announced, self._announced = self._announced, False
         if not announced:
             self._tell_of_guesses()
@@ -433,27 +403,6 @@ class Session:
         elif isinstance(signal, loop.Committed) and signal.generation == self._state.generation:
             self._emit(events.ReplyReady(now_s, self.name, self._utterance, signal.reply.text, signal.reply.ok))
 
-    # ---- work beside the session
-
-    def _new_cancel(self, generation: int) -> Cancel:
-        cancel = Cancel()
-        self._cancels.setdefault(generation, []).append(cancel)
-        return cancel
-
-    def _submit(self, stage: str, generation: int, work: Callable[[Cancel, Post], None]) -> None:
-        cancel = self._new_cancel(generation)
-
-        def guarded(post: Post) -> None:
-            try:
-                cancel.check()
-                work(cancel, post)
-            except Cancelled:
-                pass  # dropped without a trace
-            except Exception as error:  # noqa: BLE001 - a stage's fault becomes a message, whatever it is
-                post(fault_of(generation, stage, error))
-
-        self._runner.submit(guarded)
-
 
 def _unfinished(hypothesis: Hypothesis) -> bool:
     """Whether the text is the beginning of a phrase and no whole one, and the phrase found for it goes further (or
@@ -462,18 +411,6 @@ def _unfinished(hypothesis: Hypothesis) -> bool:
     if reach is None or reach.complete or not reach.inside:
         return False
     return len((hypothesis.phrase or "").split()) != len(hypothesis.text.split())
-
-
-def _foresee(thinker: Thinker, accepted: Accepted, generation: int, cancel: Cancel, post: Post) -> None:
-    """On the worker: what would be answered to this."""
-    if accepted.understanding.intent is None:
-        return
-    cancel.check()
-    try:
-        text = thinker.preview(accepted.understanding).text
-    except Exception:  # noqa: BLE001 - a courtesy: what is wrong shows, and is told, when it is committed
-        return
-    post(loop.Foreseen(generation, text))
 
 
 def _quietest_s(frames: list[Frame], otherwise_s: float) -> float:

@@ -24,7 +24,7 @@ from appliance.voice.endpoint import (
     make_endpoint,
 )
 
-SPEAKING = Evidence(probability=0.9, listening_s=2.0, speech_s=1.0, silence_s=0.0, understood=None)
+SPEAKING = Evidence(listening_s=2.0, speech_s=1.0, silence_s=0.0, understood=None)
 
 
 def _decide(**changes: object) -> Decision:
@@ -58,7 +58,7 @@ def test_nobody_speaks_and_nobody_stops() -> None:
 def test_more_silence_never_takes_an_end_back(
     listening_s: float, speech_s: float, silence_s: float, understood: bool | None
 ) -> None:
-    evidence = Evidence(0.1, listening_s, speech_s, silence_s, understood)
+    evidence = Evidence(listening_s, speech_s, silence_s, understood)
     later = replace(evidence, listening_s=listening_s + 1, silence_s=silence_s + 1 if silence_s else 0.0)
     endpoint = SilenceEndpoint()
     if endpoint.decide(evidence).verdict is Verdict.END:
@@ -69,7 +69,7 @@ def _ends_after(endpoint: MeaningEndpoint, **known: object) -> tuple[float, str]
     """Silence in steps of 10 ms until the end."""
     for step in range(1, 400):
         silence_s = step / 100
-        evidence = replace(SPEAKING, probability=0.1, quiet_s=silence_s, silence_s=max(0.0, silence_s - 0.2), **known)  # type: ignore[arg-type]
+        evidence = replace(SPEAKING, quiet_s=silence_s, silence_s=max(0.0, silence_s - 0.2), **known)  # type: ignore[arg-type]
         decision = endpoint.decide(evidence)
         if decision.verdict is Verdict.END:
             return silence_s, decision.reason
@@ -128,7 +128,6 @@ def test_nobody_speaks_and_a_follow_up_waits_its_own_time() -> None:
 
 EVIDENCE = st.builds(
     Evidence,
-    probability=st.floats(0, 1),
     listening_s=st.floats(0, 40),
     speech_s=st.floats(0, 40),
     silence_s=st.floats(0, 5),

@@ -17,9 +17,6 @@ class Letters:
         """`pieces`: text of each token, its spaces included; None for control tokens and parts of characters."""
         self._letters = tuple(None if piece is None else plain_letters(piece) for piece in pieces)
 
-    def __len__(self) -> int:
-        return len(self._letters)
-
     def of(self, token: int) -> str | None:
         """Letters of a token, "" for punctuation; None where it can be in no phrase."""
         return self._letters[token] if token < len(self._letters) else None

@@ -38,8 +38,6 @@ class Decision:
 class Evidence:
     """All that is known about the utterance at the end of one 10 ms frame; times in seconds."""
 
-    probability: float
-    """Voice activity in the newest 32 ms window, 0..1."""
     listening_s: float
     """Since listening began."""
     speech_s: float

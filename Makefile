@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TSTAMP := $(VENV)/.installed-test
+MSTAMP := $(VENV)/.fetched
 
 .PHONY: help setup setup-test peers run demo test test-slow test-clean check bench clean lock
 
@@ -20,10 +21,10 @@ peers: setup-test ## the real peers that tests talk to: a sound server, a browse
 	@tools/packages tools/test-packages.txt
 	@tools/tensorrt-check $(VENV) requirements/tensorrt-check.txt
 
-run: setup       ## start Wren
+run: $(MSTAMP)   ## start Wren
 	@$(BIN)/wren run
 
-demo: setup      ## speak a command through the whole loop and print the timeline
+demo: $(MSTAMP)  ## speak a command through the whole loop and print the timeline
 	@$(BIN)/wren demo
 
 test: setup-test ## the tests
@@ -54,6 +55,11 @@ lock:            ## pin every dependency anew, with hashes (needs network)
 
 $(STAMP): requirements/run.txt pyproject.toml tools/setup tools/packages tools/packages.txt
 	@tools/setup "$(PYTHON)" $(VENV) requirements/run.txt
+	@touch $@
+
+# Once, in a process of its own: converting takes memory that Wren would keep. What is missing later, Wren fetches itself.
+$(MSTAMP): $(STAMP) models/catalogue.toml $(wildcard models/convert/*.py)
+	@$(BIN)/wren models fetch --quick
 	@touch $@
 
 $(TSTAMP): $(STAMP) requirements/test.txt

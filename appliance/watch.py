@@ -105,6 +105,7 @@ class MachineWatch:
         self._measuring = False
         self._better: str | None = None
         self._machine: Machine | None = None
+        self._trouble = ""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
@@ -135,9 +136,12 @@ class MachineWatch:
                 self.look()
                 if advise(self._heat.heat).background and self._idle_s() >= QUIET_S:
                     self._work_in_quiet()
-            except Exception:  # noqa: BLE001 - see below
-                # A sensor's oddity must not end the watch; it is tried again with the next reading.
-                _LOG.exception("the machine could not be looked at")
+                self._trouble = ""
+            except Exception as error:  # noqa: BLE001 - see below
+                # A sensor's oddity must not end the watch; it is tried again with the next reading, and told once.
+                if repr(error) != self._trouble:
+                    self._trouble = repr(error)
+                    _LOG.exception("the machine could not be looked at")
             self._closed.wait(self._interval_s)
 
     def look(self) -> None:

@@ -141,6 +141,19 @@ def test_engines_are_measured_once_and_only_while_nobody_speaks(room: Room, monk
     assert min(at) >= 5
 
 
+def test_a_trouble_that_stays_is_logged_once_and_does_not_end_the_watch(
+    room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("an odd sensor")
+
+    monkeypatch.setattr(room.watch, "look", broken)
+    rounds: list[int] = []
+    _run_for_some_rounds(room.watch, rounds, monkeypatch)
+    assert len(rounds) == 12
+    assert [record.getMessage() for record in caplog.records] == ["the machine could not be looked at"]
+
+
 def test_measuring_can_be_turned_off(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "measure", lambda *_, **__: pytest.fail("measured"))
     room.at(40.0)

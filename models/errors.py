@@ -27,6 +27,7 @@ __all__ = [
     "StoreCapError",
     "StoreFullError",
     "TensorRtMissingError",
+    "UncoveredShapeError",
 ]
 
 
@@ -103,10 +104,15 @@ class EngineRefusedError(EngineError):
 
 
 class ProfileError(EngineError):
-    """An optimisation profile is missing, inverted or names what the graph does not have, or no profile covers a run's
-    shapes."""
+    """An optimisation profile is missing, inverted or names what the graph does not have."""
 
     code = "models.profile"
+
+
+class UncoveredShapeError(EngineError):
+    """No profile covers a run's shapes: the engine is as good as before, and this run is for the rung below."""
+
+    code = "models.uncovered_shape"
 
 
 class EngineBuildError(EngineError):

@@ -72,7 +72,8 @@ class Rewindable(Protocol):
     """A stream that keeps what its state was before its last run."""
 
     def rewind(self) -> None:
-        """Take the last run back; again without a run between: nothing. Costs nothing and copies nothing."""
+        """Take the last run back. Does nothing where there is none since the last `rewind`, `restore` or `reset`, nor
+        where a run that failed since has written over what was before. Costs nothing and copies nothing."""
         ...
 
 

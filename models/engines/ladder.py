@@ -2,7 +2,8 @@
 
 A fault is a run that raises, does not come back in time, or gives infinities. The run is made again on the next rung,
 from the state before it, so nothing that was heard is lost. Only when that succeeds is the rung that failed blamed:
-inputs that every rung refuses are the caller's mistake, and the last rung is never put away.
+inputs that every rung refuses are the caller's mistake, the last rung is never put away, and a rung that has no room
+for a run's shapes (`UncoveredShapeError`) serves all others as before.
 """
 
 from __future__ import annotations

@@ -194,6 +194,7 @@ class OrtCudaStream:
         engine.signature.check_inputs(inputs)
         device, device_id = engine.target.device, engine.target.device_id
         source, target = self._sides[self._side], self._sides[1 - self._side]
+        self._can_rewind = False  # the run writes over what the last one began with
         try:
             binding = session.io_binding()
             for name, value in inputs.items():

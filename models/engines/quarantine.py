@@ -105,6 +105,12 @@ class Quarantine:
             self._memory = self._memory.model_copy(update={"entries": kept})
             return cleared
 
+    def pardon(self, key: str) -> None:
+        """The engine has run: deaths of processes that did not keep it out yet are forgotten."""
+        with self._changing():
+            kept = tuple(e for e in self._memory.entries if e.key != key or e.in_force)
+            self._memory = self._memory.model_copy(update={"entries": kept})
+
     @contextlib.contextmanager
     def trial(self, key: str, *, task: str, rung: str) -> Iterator[None]:
         """Around what may take the process with it (a driver's crash): if it does, the next start counts it."""
@@ -134,7 +140,8 @@ class Quarantine:
 
     def _settle_trials(self) -> None:
         """What processes that are gone have left becomes entries."""
-        for trial in self._memory.trials:
+        # Two streams may have run it for the first time at once: one death all the same.
+        for trial in dict.fromkeys(self._memory.trials):
             if not _alive(trial):
                 reason = "the process ended while it was opened or first run"
                 self._add(trial.key, trial.task, trial.rung, "crash", reason)

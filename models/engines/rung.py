@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import weakref
@@ -12,7 +13,7 @@ from typing import Literal, TypeVar
 from models.engines.base import Engine, StateTensor
 from models.engines.quarantine import FaultKind, Quarantine
 from models.engines.watchdog import Watchdog
-from models.errors import EngineError, EngineHungError
+from models.errors import EngineError, EngineHungError, UncoveredShapeError
 
 __all__ = [
     "Carried",
@@ -122,6 +123,11 @@ class Fault:
         """Whether the same would happen again at the next start; errors that may pass say so themselves."""
         return not (self.kind == "error" and getattr(self.error, "retry", False))
 
+    @property
+    def is_the_engines(self) -> bool:
+        """Whether the rung is to be put away for it; not where it only has no room for shapes like these."""
+        return not isinstance(self.error, UncoveredShapeError)
+
 
 @dataclass(slots=True, eq=False)
 class Slot:
@@ -133,6 +139,8 @@ class Slot:
     reason: str = ""
     hung: bool = False
     """A call is still in it: it is never touched again, not even to close it."""
+    proven: bool = False
+    """Whether a run has come back with a value."""
     run_s: float | None = None
     """Seconds that the last run took, whichever stream's."""
     streams: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
@@ -206,18 +214,24 @@ class Ladder:
             self.quarantine.add(rung.key, task=self.task, rung=rung.name, kind=fault.kind, reason=fault.reason)
 
     def moved(self, stream: object, before: Slot | None, after: Slot) -> None:
-        """A stream went over. The weights of a rung that was put away go when the last stream has left it."""
+        """A stream was opened (`before` is None) or went over. The weights of rungs that were put away go when their
+        last stream has left them, or once it is gone at the next such occasion."""
         with self.lock:
+            if before is not None:
+                before.streams.discard(stream)
             after.streams.add(stream)
-            if before is None or before is after:
-                return
-            before.streams.discard(stream)
-            if before.streams or before.hung or before.status not in ("set aside", "quarantined"):
-                return
-            engine, before.engine = before.engine, None
-        if engine is not None:
+            left = [
+                (slot, slot.engine)
+                for slot in self.slots
+                if slot.engine is not None
+                and not (slot.streams or slot.hung)
+                and slot.status in ("set aside", "quarantined")
+            ]
+            for slot, _ in left:
+                slot.engine = None
+        for slot, engine in left:
             # Beside: somebody is speaking, and a device that has failed may take its time.
-            threading.Thread(target=self.release, args=(before, engine), name="release", daemon=True).start()
+            threading.Thread(target=self.release, args=(slot, engine), name="release", daemon=True).start()
 
     def release(self, slot: Slot, engine: Engine) -> None:
         """Close an engine; that one cannot be closed, or not in time, is only noted."""
@@ -248,7 +262,21 @@ class Ladder:
         """Open a rung's engine. Raises what the backend raises."""
         rung = slot.rung
         limit_s = TimeLimits().open_s if rung.limits is None else rung.limits.open_s
-        if not rung.may_crash:
+        with self.trial(slot):
             return self.call(slot, rung.open, limit_s)
-        with self.quarantine.trial(rung.key, task=self.task, rung=rung.name):
-            return self.call(slot, rung.open, limit_s)
+
+    @contextlib.contextmanager
+    def trial(self, slot: Slot) -> Iterator[None]:
+        """Around opening and first runs of a rung that may take the process with it."""
+        if slot.proven or not slot.rung.may_crash:
+            yield
+            return
+        with self.quarantine.trial(slot.rung.key, task=self.task, rung=slot.rung.name):
+            yield
+
+    def prove(self, slot: Slot) -> None:
+        """A run has come back. Where a process died in this engine before, it was the plug."""
+        if not slot.proven:
+            slot.proven = True
+            if slot.rung.may_crash:
+                self.quarantine.pardon(slot.rung.key)

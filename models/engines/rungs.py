@@ -97,7 +97,7 @@ def open_task(
     try:
         for part, rungs in rungs_for(store, choice, parts, machine=machine, provider=provider).items():
             ladders[part] = open_ladder(store, choice, part, rungs, quarantine, watchdog, listener)
-    except BaseException:
+    except BaseException:  # also an interrupt: whoever asked never gets them to close
         for ladder in ladders.values():
             ladder.close()
         raise
@@ -159,7 +159,7 @@ def open_kind(store: Store, model: str, parts: Sequence[str], kind: Kind, thread
             there = Kind("ort-cpu", "fp32") if part in CPU_ONLY and kind.backend in _DEVICES else kind
             states = store.catalogue.get(model).state_tensors(part)
             engines[part] = _opener(_Graph(store, model, tuple(parts), part, states), there, threads, None)()
-    except BaseException:
+    except BaseException:  # also an interrupt: whoever asked never gets them to close
         for engine in engines.values():
             engine.close()
         raise

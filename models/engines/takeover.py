@@ -122,11 +122,15 @@ class LadderStream:
         raise _error(self._ladder, fault)
 
     def _settle(self, failed: list[tuple[Slot, Fault]], slot: Slot, carried: Carried | None) -> None:
-        """Blame, and let the slot serve all others too, unless another does by now."""
-        for bad, why in failed:
+        """Blame, and let the slot serve all others too, unless another does by now. A rung that only had no room for
+        this run is not blamed: it goes on serving, and this stream comes back to it when it begins anew."""
+        guilty = [(bad, why) for bad, why in failed if why.is_the_engines]
+        for bad, why in guilty:
             self._ladder.blame(bad, why)
-        if any(bad is self._ladder.serving for bad, _ in failed):
-            self._ladder.change(slot, f"{failed[0][0].rung.name}: {failed[0][1].reason}", carried)
+        if any(bad is self._ladder.serving for bad, _ in guilty):
+            self._ladder.change(slot, f"{guilty[0][0].rung.name}: {guilty[0][1].reason}", carried)
+        elif failed and not guilty:
+            _log.info("%s: a stream goes on on %s: %s", self._ladder.task, slot.rung.name, failed[0][1].reason)
 
     def _state_before(self, fault: Fault) -> State | None:
         """The state before the run that failed, from the stream that failed; None where it cannot be had."""
@@ -178,9 +182,11 @@ class LadderStream:
 
     def _attempt(self, slot: Slot, stream: Stream, inputs: Mapping[str, Array], ran: bool) -> Mapping[str, Array]:
         fitted = self._fitted(_engine(slot), inputs)
-        began_s = time.perf_counter()
-        outputs = self._call(slot, lambda: stream.run(fitted), opening=not ran)
-        slot.run_s = time.perf_counter() - began_s
+        with self._ladder.trial(slot):
+            began_s = time.perf_counter()
+            outputs = self._call(slot, lambda: stream.run(fitted), opening=not ran)
+            slot.run_s = time.perf_counter() - began_s
+        self._ladder.prove(slot)
         if (name := not_finite(outputs)) is not None:
             error = EngineError(f"{self._ladder.task} on {slot.rung.name}: output {name} is not finite")
             raise _FailedError(Fault("non-finite", error))

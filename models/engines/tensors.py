@@ -48,12 +48,16 @@ class Signature:
         """What every run returns."""
 
     def check(self, info: TensorInfo, value: Array) -> None:
-        """That the array has the dtype and the number of dimensions the graph wants."""
+        """That the array has the dtype, the number of dimensions and the fixed ones that the graph wants."""
         if value.dtype != info.dtype:
             raise EngineError(f"{self.name}: input {info.name} wants {info.dtype}, got {value.dtype}")
         if value.ndim != len(info.dims):
             raise EngineError(
                 f"{self.name}: input {info.name} wants {len(info.dims)} dimensions {list(info.dims)}, got {value.shape}"
+            )
+        if any(isinstance(dim, int) and size != dim for size, dim in zip(value.shape, info.dims, strict=True)):
+            raise EngineError(
+                f"{self.name}: invalid dimensions for input: {info.name} wants {list(info.dims)}, got {value.shape}"
             )
 
     def check_inputs(self, inputs: Mapping[str, Array]) -> None:

@@ -35,7 +35,7 @@ class Slot:
         try:
             for _ in range(3):
                 events.append(pool.device.create_event())
-        except BaseException:
+        except BaseException:  # also an interrupt: nobody else knows of them
             for event in events:
                 pool.device.destroy_event(event)
             raise
@@ -110,7 +110,7 @@ class StateSides:
             for side in fresh:
                 for name, nbytes in wanted.items():
                     side[name] = self._pool.device_block(nbytes, exact=True)
-        except BaseException:
+        except BaseException:  # also an interrupt: nobody else knows of them
             self._pool.release(*fresh[0].values(), *fresh[1].values())
             raise
         for name, block in self._blocks[self.side].items():

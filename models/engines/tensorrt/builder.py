@@ -102,6 +102,7 @@ class _Watched:
 
     def __init__(self, process: subprocess.Popen[str], what: str, limits: BuildLimits) -> None:
         self._process, self._what, self._limits = process, what, limits
+        # Emptied ten times a second. With a bound, a full pipe would hold the build up behind its own progress.
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._tail: deque[str] = deque(maxlen=_TAIL)
         self._readers = [

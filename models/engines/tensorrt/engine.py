@@ -83,7 +83,7 @@ class TensorRtEngine:
         self._sizes: dict[int, Sizes] = {}
         self._streams: weakref.WeakSet[TensorRtStream] = weakref.WeakSet()
         self._dropped: deque[StreamResources] = deque()
-        """Of streams that were let go without `close`."""
+        """Of streams that were let go without `close`. Never more than there were: every run takes them back."""
         device = pool.device
         with contextlib.ExitStack() as undo:
             # First of all: a CUDA call of ours makes the device this thread's own, and TensorRT loads onto that.

@@ -93,7 +93,8 @@ class Pool:
         self._host: _Side[HostBlock] = _Side("pinned memory", sizes, device.allocate_host, device.free_host)
         self._lock = threading.Lock()
         self._returned: deque[Block[int] | Block[HostBlock]] = deque()
-        """Blocks on their way back: a finaliser cannot wait for a lock that its own thread may hold."""
+        """Blocks on their way back: a finaliser cannot wait for a lock that its own thread may hold. Never more than
+        were handed out, which the sizes bound."""
 
     @property
     def used_bytes(self) -> int:

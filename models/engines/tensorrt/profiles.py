@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from models.errors import ProfileError
+from models.errors import ProfileError, UncoveredShapeError
 
 __all__ = ["GraphProfiles", "Padding", "Profile", "Span", "covering", "profiles_for", "validate"]
 
@@ -86,7 +86,7 @@ def validate(profiles: Sequence[Profile], inputs: Mapping[str, Sequence[int]]) -
 
 
 def covering(profiles: Sequence[Profile], shapes: Mapping[str, Sequence[int]]) -> int:
-    """Index of the first profile that covers the shapes. Raises `ProfileError`, saying what the widest takes."""
+    """Index of the first profile that covers the shapes. `UncoveredShapeError` says what the widest takes."""
     for number, profile in enumerate(profiles):
         if all(span.covers(shapes[name]) for name, span in profile.items()):
             return number
@@ -95,7 +95,7 @@ def covering(profiles: Sequence[Profile], shapes: Mapping[str, Sequence[int]]) -
         for name, span in (profiles[-1] if profiles else {}).items()
         if not span.covers(shapes[name])
     ]
-    raise ProfileError(f"no profile covers {'; '.join(outside) or 'these shapes together'}")
+    raise UncoveredShapeError(f"no profile covers {'; '.join(outside) or 'these shapes together'}")
 
 
 def _check(number: int, name: str, span: Span, dims: Sequence[int]) -> None:

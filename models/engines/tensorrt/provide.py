@@ -216,7 +216,7 @@ class Provider:
             progress(f"check {spec.name}", 0, None)
             result = check_engine(engine, golden, spec.name)
             self.cache.put(plan, _manifest(spec, key, plan, report, result.worst_snr_db, dict(result.figures)))
-        except BaseException:
+        except BaseException:  # also an interrupt: the weights would stay on the device
             engine.close()
             raise
         return engine

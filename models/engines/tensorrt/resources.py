@@ -42,7 +42,7 @@ class StreamResources:
 
     def __init__(self, engine: TensorRtEngine) -> None:
         self._engine = engine
-        self.in_flight: deque[Ticket] = deque()
+        self.in_flight: deque[Ticket] = deque()  # two at most, see `TensorRtStream.start`
         self.slots: list[Slot] = []
         self.graphs = Graphs(engine.device, engine.options.graphs)
         self.states = StateSides(engine.pool, engine.states, {n: t.dtype for n, t in engine.tensors.items()})

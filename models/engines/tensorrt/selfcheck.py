@@ -58,7 +58,7 @@ def check_engine(engine: Engine, golden: Golden, name: str) -> CheckResult:
                     before = powers.get(output, (0.0, 0.0))
                     powers[output] = (before[0] + signal, before[1] + noise)
     ratios = {output: _db(signal, noise) for output, (signal, noise) in powers.items()}
-    bad = [f"{output} {db:.1f} dB" for output, db in ratios.items() if db < golden.min_snr_db]
+    bad = [f"{output} {db:.1f} dB" for output, db in ratios.items() if not db >= golden.min_snr_db]  # NaN, too
     if bad:
         raise EngineCheckError(
             f"{name}: {', '.join(bad)} of signal to noise against the rung below; {golden.min_snr_db:.0f} dB are wanted"

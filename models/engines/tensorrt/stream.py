@@ -48,14 +48,14 @@ class TensorRtStream:
         weakref.finalize(self, engine.drop, self._held).atexit = False
         try:
             self.reset()
-        except BaseException:
+        except BaseException:  # also an interrupt: whoever asked never gets a stream to close
             self._held.close()
             raise
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """See `Stream.run`. Names and shapes are those of the engine's `inputs`; either float type is taken.
 
-        Raises `EngineError` with TensorRT's reason, `ProfileError`, `DeviceError`; the state then is as it was.
+        Raises `EngineError` with TensorRT's reason, `UncoveredShapeError`, `DeviceError`; the state then is as it was.
         """
         return self.finish(self.start(inputs))
 
@@ -108,8 +108,8 @@ class TensorRtStream:
             return result
 
     def restore(self, state: State) -> None:
-        """See `Stream.restore`. Raises `EngineError` if it is not a state of this model, `ProfileError` if no profile
-        has room for it."""
+        """See `Stream.restore`. Raises `EngineError` if it is not a state of this model, `UncoveredShapeError` if no
+        profile has room for it."""
         with self._lock:
             self._restore(self._open(), state)
 
@@ -163,10 +163,11 @@ class TensorRtStream:
                 staged_out[name] = engine.pool.host_block(nbytes)
                 engine.device.copy_out(staged_out[name].where.address, slot.blocks[name].where, nbytes, held.copy_out)
             engine.device.record(slot.copied_out, held.copy_out)
-        except BaseException:
-            # What was copied in may be of this run: the next one copies again. Nothing may be under way when the
-            # pinned memory goes back.
+        except BaseException:  # also an interrupt: the device still reads and writes what was lent to it
+            # What was copied in may be of this run: the next one copies again. What it has written lies where the
+            # state before was. Nothing may be under way when the pinned memory goes back.
             slot.forget()
+            held.last = None
             held.settle()
             engine.pool.release(*staged_in, *staged_out.values())
             raise
@@ -282,7 +283,7 @@ class TensorRtStream:
             engine.device.begin_capture(engine.capture)
             try:
                 context.enqueue(addresses, engine.capture)
-            except BaseException:
+            except BaseException:  # also an interrupt: all streams capture on this one
                 engine.device.abandon_capture(engine.capture)
                 raise
             graph = engine.device.end_capture(engine.capture)

@@ -21,6 +21,7 @@ from models.engines.onnx_cuda import OrtCudaEngine, Target
 from models.errors import EngineError
 from models.quantize import open_quantised
 from tests.models.engines.choices import PACK
+from tests.models.engines.conftest import StoreOf
 from tests.models.engines.fakes import Break, FakeFaults, FakeFaultyEngine, rung
 from tests.models.engines.hearing import CLIPS, clip, hear, tokens
 
@@ -101,13 +102,12 @@ def test_an_encoder_that_fails_is_no_matter_either(real_store: Store, shared: Pa
     encoder.close()
 
 
-def test_from_half_to_full_precision_in_mid_utterance(real_store: Store, shared: Path, fp32: dict[str, Engine]) -> None:
+def test_from_half_to_full_precision_in_mid_utterance(
+    real_store: Store, store_of: StoreOf, shared: Path, fp32: dict[str, Engine]
+) -> None:
     """FP16 encoder and decoder (through the GPU engine's binding, on the CPU): states and keys change their width."""
-    try:
-        halves, _ = open_quantised(real_store, PACK)
-        paths = {part: halves.path(part, "fp16") for part in ("encoder", "decoder")}
-    except Exception as error:  # noqa: BLE001 (whatever is the reason, it was not quantised here)
-        pytest.skip(f"no FP16 graphs: {error}; run: wren models quantize {PACK}")
+    halves, _ = open_quantised(store_of(PACK), PACK)
+    paths = {part: halves.path(part, "fp16") for part in ("encoder", "decoder")}
     encoder = OrtCudaEngine(paths["encoder"], target=HOST_AS_DEVICE)
     decoder = OrtCudaEngine(paths["decoder"], STATES, target=HOST_AS_DEVICE)
     assert {s.dtype for s in decoder.states} == {"float16"}

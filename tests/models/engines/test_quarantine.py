@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from models.engines.quarantine import Quarantine
 
+ROOT = Path(__file__).resolve().parents[3]
+
 
 def _add(quarantine: Quarantine, key: str = "k1", rung: str = "tensorrt fp16", kind: str = "hang") -> None:
     quarantine.add(key, task="asr.decoder", rung=rung, kind=kind, reason="no answer")  # type: ignore[arg-type]
@@ -115,6 +117,52 @@ def test_a_process_that_dies_twice_while_opening_an_engine_is_stopped_from_tryin
     entry = Quarantine(path).find("k1")
     assert entry is not None
     assert entry.kind == "crash"
+
+
+def test_a_death_is_forgotten_when_the_engine_has_run_since(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    _die_in_trial(path)
+    Quarantine(path).pardon("k1")
+    assert Quarantine(path).entries() == ()
+    _die_in_trial(path)
+    assert Quarantine(path).find("k1") is None
+    kept = Quarantine(path)
+    _add(kept, "k2", rung="another")
+    kept.pardon("k2")  # for what is in force it is no pardon
+    assert kept.find("k2") is not None
+
+
+def test_two_first_runs_that_a_process_dies_in_are_one_death(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    code = (
+        "import os, sys; from pathlib import Path; from models.engines.quarantine import Quarantine\n"
+        "q = Quarantine(Path(sys.argv[1])); one = q.trial('k1', task='t', rung='r'); one.__enter__()\n"
+        "with q.trial('k1', task='t', rung='r'): os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == 9
+    assert [(e.kind, e.count) for e in Quarantine(path).entries()] == [("crash", 1)]
+
+
+def test_a_process_that_dies_twice_in_an_engines_first_run_does_not_try_again(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from models.engines.ladder import LadderEngine\n"
+        "from models.engines.quarantine import Quarantine\n"
+        "from tests.models.engines.fakes import SUM, FakeSumEngine, rung\n"
+        "from tests.models.engines.ladders import x\n"
+        "class Dying(FakeSumEngine):\n"
+        "    def stream(self):\n"
+        "        made = super().stream(); made.run = lambda inputs: os._exit(9); return made\n"
+        "rungs = [rung('device', Dying, may_crash=True), rung('cpu', FakeSumEngine)]\n"
+        "ladder = LadderEngine('sum', rungs, [SUM], quarantine=Quarantine(Path(sys.argv[1])))\n"
+        "print(ladder.stream().run(x(1))['y'][0])"
+    )
+    ends = [
+        subprocess.run([sys.executable, "-c", code, str(path)], check=False, capture_output=True, text=True, cwd=ROOT)
+        for _ in range(3)
+    ]
+    assert [(end.returncode, end.stdout.strip()) for end in ends] == [(9, ""), (9, ""), (0, "1.0")], ends[-1].stderr
 
 
 def test_a_trial_of_a_process_that_lives_is_not_a_crash(tmp_path: Path) -> None:

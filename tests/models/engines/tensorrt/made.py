@@ -89,6 +89,12 @@ def x(*values: float) -> dict[str, Any]:
     return {"x": np.array(values, dtype=np.float32)}
 
 
+def rows_of(*values: float, weight: int = 1) -> dict[str, Any]:
+    """One row each, and weights of 1."""
+    data = np.repeat(np.array(values, dtype=np.float32)[None, :, None], 2, axis=2)
+    return {"x": data, "w": np.ones(weight, dtype=np.float32)}
+
+
 def contract_engine(path: Path, states: Sequence[StateTensor]) -> TensorRtEngine:
     """An engine of any small graph, for `tests/models/engines/test_contract.py`: on a fake device of its own, free
     dimensions from 0 to 512."""

@@ -5,7 +5,6 @@ Our code uses nothing beyond the protocols: mypy sees to that.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import re
@@ -18,6 +17,7 @@ import pytest
 from models.engines.tensorrt import api
 from models.errors import EngineError, TensorRtMissingError
 from tests.models.engines import fake_tensorrt
+from tests.models.engines.nvidia import needed
 
 pytestmark = pytest.mark.shared
 
@@ -131,9 +131,7 @@ def test_the_older_checker_of_the_shared_folder_finds_nothing_either(shared: Pat
 
 @pytest.mark.parametrize("module", [fake_tensorrt.__name__, "tensorrt_rtx"])
 def test_rtx_and_the_fake_have_the_names(module: str) -> None:
-    if module == "tensorrt_rtx":
-        pytest.importorskip("tensorrt_rtx", reason="needs the extra tensorrt-check")
-    there = importlib.import_module(module)
+    there = needed(module)
     for name in MODULE:
         assert hasattr(there, name), name
     for name, protocol in CLASSES.items():

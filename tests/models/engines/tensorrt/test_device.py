@@ -13,6 +13,7 @@ import pytest
 
 from models.engines.tensorrt.device import CudaDevice, HostBlock
 from models.errors import DeviceError, DeviceMemoryError, TensorRtMissingError
+from tests.models.engines.nvidia import needed
 
 CALLS: dict[str, Callable[[CudaDevice], Any]] = {
     "info": lambda d: d.info(),
@@ -42,7 +43,7 @@ CALLS: dict[str, Callable[[CudaDevice], Any]] = {
 @pytest.fixture
 def unopened() -> CudaDevice:
     """A device on real bindings, its opening left out: without a GPU that is as far as it goes."""
-    runtime = pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings is not installed here")
+    runtime = needed("cuda.bindings.runtime")
     code, count = runtime.cudaGetDeviceCount()
     if not int(code) and count:
         pytest.skip("there is a GPU: benchmarks/gpu_check.py is the test for it")

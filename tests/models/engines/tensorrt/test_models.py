@@ -22,9 +22,9 @@ from models.engines.tensorrt.key import BuildSettings
 from models.engines.tensorrt.pool import Pool, PoolSizes
 from models.engines.tensorrt.provide import BuildAt, Provider
 from models.engines.tensorrt.sources import PARTS, PRECISIONS, golden, reference_engines, spec_for
-from models.errors import ArtefactError, PackMissingError
 from models.progress import Progress
 from models.quantize.sound import read_wav
+from tests.models.engines.conftest import StoreOf
 
 pytestmark = pytest.mark.models
 
@@ -48,10 +48,7 @@ def provider(fake: Any, tmp_path: Path) -> Iterator[Provider]:
 
 
 def _engine(provider: Provider, store: Store, pack_id: str, part: str, precision: str) -> TensorRtEngine:
-    try:
-        spec = spec_for(store, pack_id, part, precision, BuildSettings())
-    except (PackMissingError, ArtefactError) as error:
-        pytest.skip(f"not kept at that precision here: {error}")
+    spec = spec_for(store, pack_id, part, precision, BuildSettings())
     return provider.get(spec, golden(store, pack_id, part, precision))
 
 
@@ -64,10 +61,10 @@ ALL = [(pack, part, precision) for pack, parts in PARTS.items() for part in part
     [pytest.param(*row, marks=() if row in QUICK else pytest.mark.slow) for row in ALL],
 )
 def test_every_graph_passes_its_self_check(
-    real_store: Store, provider: Provider, pack_id: str, part: str, precision: str
+    store_of: StoreOf, provider: Provider, pack_id: str, part: str, precision: str
 ) -> None:
     """Against the FP32 graph on the CPU, with states, beams, padding and graphs on the way."""
-    with contextlib.closing(_engine(provider, real_store, pack_id, part, precision)):
+    with contextlib.closing(_engine(provider, store_of(pack_id), pack_id, part, precision)):
         found = [row for row in provider.cache.rows() if row.status == "ready"]
         assert found
 
@@ -83,17 +80,18 @@ def _hear(store: Store, engines: dict[str, Engine]) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_the_recogniser_hears_the_same_words_and_copies_an_utterances_keys_once(
-    real_store: Store, provider: Provider, precision: str
+    store_of: StoreOf, provider: Provider, precision: str
 ) -> None:
-    references = reference_engines(real_store, ASR)
-    wanted = _hear(real_store, references)
+    store = store_of(ASR)
+    references = reference_engines(store, ASR)
+    wanted = _hear(store, references)
     assert len(wanted.split()) > 5
     engines: dict[str, Engine] = {
-        part: _engine(provider, real_store, ASR, part, precision) for part in ("encoder", "decoder")
+        part: _engine(provider, store, ASR, part, precision) for part in ("encoder", "decoder")
     }
     device: Any = provider.pool.device
     before = device.copied_in
-    assert _hear(real_store, engines) == wanted
+    assert _hear(store, engines) == wanted
     frames, width = 5.5 * 16_000 / 384, 4 if precision == "fp32" else 2
     cross = 16 * 8 * frames * 52 * width
     assert device.copied_in - before < 1.1 * cross + 5.5 * 16_000 * 4 + 100_000
@@ -102,11 +100,11 @@ def test_the_recogniser_hears_the_same_words_and_copies_an_utterances_keys_once(
 
 
 @pytest.mark.slow
-def test_a_further_session_costs_less_than_10_mb(real_store: Store, provider: Provider) -> None:
+def test_a_further_session_costs_less_than_10_mb(store_of: StoreOf, provider: Provider) -> None:
     """State, inputs and outputs of all five graphs in 16 bits, for a command of 3 s; without activations, which all
     sessions share, and without what a driver takes for itself."""
     rows = [(pack, part) for pack, parts in PARTS.items() for part in parts]
-    engines = {row: _engine(provider, real_store, *row, "fp16") for row in rows}
+    engines = {row: _engine(provider, store_of(row[0]), *row, "fp16") for row in rows}
     streams = []
     costs: list[dict[str, int]] = []
     for _ in range(2):
@@ -115,7 +113,7 @@ def test_a_further_session_costs_less_than_10_mb(real_store: Store, provider: Pr
             before = provider.pool.used_bytes
             streams.append(engine.stream())
             # The encoder's first is of 2 s; the decoder's last are beams, which no session of today asks for.
-            for feed in golden(real_store, pack, part, "fp16").feeds[: {"encoder": 1, "decoder": 6}.get(part)]:
+            for feed in golden(store_of(pack), pack, part, "fp16").feeds[: {"encoder": 1, "decoder": 6}.get(part)]:
                 streams[-1].run(feed)
             cost[part] = provider.pool.used_bytes - before
         costs.append(cost)

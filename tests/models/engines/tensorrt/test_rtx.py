@@ -16,16 +16,18 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from models import Store
 from models.engines.tensorrt.api import load_tensorrt
 from models.engines.tensorrt.build_process import BuildReport, BuildRequest, build
 from models.engines.tensorrt.builder import BuildLimits, run_build
 from models.engines.tensorrt.key import BuildSettings, profile_data
 from models.engines.tensorrt.profiles import Profile, Span, profiles_for
 from models.engines.tensorrt.sources import PARTS, PRECISIONS, spec_for
-from models.errors import EngineError, EngineRefusedError, ModelsError, PackMissingError, ProfileError
+from models.errors import EngineError, EngineRefusedError, ProfileError
+from models.quantize import open_quantised
+from tests.models.engines.conftest import StoreOf
+from tests.models.engines.nvidia import needed
 
-pytest.importorskip("tensorrt_rtx", reason="needs the extra tensorrt-check")
+needed("tensorrt_rtx")
 
 SMS = ("SM80", "SM86", "SM89")
 """Server Ampere, desktop Ampere (and Orin's family), Ada."""
@@ -56,17 +58,10 @@ def rtx_build(request: BuildRequest) -> BuildReport:
     [pytest.param(*row, marks=() if row in QUICK else pytest.mark.slow) for row in ALL],
 )
 def test_every_graph_of_ours_is_built_for_every_gpu(
-    real_store: Store, tmp_path: Path, pack_id: str, part: str, precision: str
+    store_of: StoreOf, tmp_path: Path, pack_id: str, part: str, precision: str
 ) -> None:
     """With its profiles of the table, in the very process that builds on a board."""
-    try:
-        spec = spec_for(real_store, pack_id, part, precision, BuildSettings())
-    except PackMissingError as error:
-        pytest.skip(str(error))
-    except ModelsError as error:
-        if "did not pass" not in str(error) and "has no" not in str(error):
-            raise
-        pytest.skip(f"was not kept at that precision: {error}")
+    spec = spec_for(store_of(pack_id), pack_id, part, precision, BuildSettings())
     request = request_for(spec.onnx, tmp_path / "engine", spec.graph.profiles, SMS)
     seen: list[str] = []
     report = run_build(
@@ -197,13 +192,8 @@ def test_a_version_compatible_engine_needs_a_library_that_rtx_has_not(tmp_path: 
 
 @pytest.mark.models
 @pytest.mark.parametrize("variant", ["int8-cpu-static", "int8-cpu-dynamic"])
-def test_what_was_made_for_the_cpu_is_refused(real_store: Store, tmp_path: Path, variant: str) -> None:
-    from models.quantize import open_quantised
-
-    try:
-        path = open_quantised(real_store, "silero-vad")[0].path("vad", variant)
-    except ModelsError as error:
-        pytest.skip(str(error))
+def test_what_was_made_for_the_cpu_is_refused(store_of: StoreOf, tmp_path: Path, variant: str) -> None:
+    path = open_quantised(store_of("silero-vad"), "silero-vad")[0].path("vad", variant)
     with pytest.raises(EngineRefusedError):
         rtx_build(request_for(path, tmp_path / "engine", profiles_for("silero-vad", "vad").profiles))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from appliance.audio.sounds import Sound
 from appliance.settings import Settings, WakeWordSettings
+from appliance.web import MachineState
 
 __all__ = ["FakeLocalAudio"]
 
@@ -24,6 +25,12 @@ class FakeLocalAudio:
         if self.speaker:
             self.played.append(sound)
         return self.speaker
+
+    def state(self) -> MachineState:
+        return MachineState("muted" if self.muted else "live")
+
+    def close(self) -> None:
+        return None
 
     def set_wake(self, wake: WakeWordSettings) -> None:
         self.wake = wake

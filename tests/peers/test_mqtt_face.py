@@ -8,59 +8,17 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from appliance.app import Wren
 from appliance.audio.sounds import Sound
-from appliance.controls import HouseControls
-from appliance.mqtt.face import Mqtt
-from appliance.service import Service
-from appliance.settings import MqttSettings, Settings, load_settings
-from appliance.web import MachineState
-from tests.mqtt.local_audio import FakeLocalAudio
-from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, free_port, mosquitto, need_mosquitto, until
+from appliance.settings import MqttSettings
+from tests.peers.mosquitto import Mosquitto, Watcher, free_port, mosquitto, need_mosquitto, until
+from tests.peers.mqtt_house import ask, at, latest, started
 
 pytestmark = pytest.mark.models
-
-
-class House:
-    """One start of Wren, as far as MQTT sees it."""
-
-    def __init__(self, wren: Wren, mqtt: MqttSettings, file: Path) -> None:
-        settings = load_settings(file).settings if file.exists() else Settings()
-        self.service = Service(wren)
-        self.local = FakeLocalAudio(settings)
-        self.restarts: list[bool] = []
-        controls = HouseControls(
-            self.service,
-            self.local,  # type: ignore[arg-type]
-            lambda: MachineState("muted" if self.local.muted else "live", self.mqtt.degraded if self.mqtt else ()),
-            settings,
-            file,
-            lambda: self.restarts.append(True),
-        )
-        self.mqtt: Mqtt | None = None
-        self.mqtt = Mqtt(mqtt, self.service, controls, "Test machine")
-
-    @property
-    def base(self) -> str:
-        assert self.mqtt is not None
-        assert self.mqtt.link is not None
-        return self.mqtt.link.availability_topic.rpartition("/")[0]
-
-    def degraded(self) -> tuple[str, ...]:
-        assert self.mqtt is not None
-        return self.mqtt.degraded
-
-    def close(self) -> None:
-        assert self.mqtt is not None
-        self.mqtt.close()
-        self.service.close()
 
 
 @pytest.fixture
@@ -81,38 +39,6 @@ def watcher(broker: Mosquitto) -> Iterator[Watcher]:
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WREN_STATE_DIR", str(tmp_path / "state"))
-
-
-def at(broker: Mosquitto, user: str = "wren", **changes: Any) -> MqttSettings:
-    return MqttSettings(
-        host="127.0.0.1", port=broker.port, username=user, password=SecretStr(PASSWORDS[user])
-    ).model_copy(update=changes)
-
-
-@contextmanager
-def started(wren: Wren, mqtt: MqttSettings, file: Path) -> Iterator[House]:
-    house = House(wren, mqtt, file)
-    try:
-        yield house
-    finally:
-        house.close()
-
-
-def latest(watcher: Watcher, topic: str) -> bytes | None:
-    return next(reversed(watcher.payloads(topic)), None)
-
-
-def ask(house: House, watcher: Watcher, command: str, **fields: object) -> dict[str, Any]:
-    """Send a command, and wait for its answer on either topic."""
-    number = f"n{len(watcher.seen)}"
-    watcher.publish(f"{house.base}/command/{command}", json.dumps({**fields, "id": number}).encode())
-
-    def answers() -> list[dict[str, Any]]:
-        told = (*watcher.payloads(f"{house.base}/result"), *watcher.payloads(f"{house.base}/error"))
-        return [answer for payload in told if (answer := json.loads(payload))["id"] == number]
-
-    until(answers, f"{command} is answered")
-    return answers()[0]
 
 
 def test_what_is_set_over_mqtt_holds_at_once_and_after_a_restart(
@@ -199,12 +125,12 @@ def test_what_is_wrong_with_the_connection_is_told(
 ) -> None:
     monkeypatch.setattr("appliance.mqtt.client.ECHO_TIMEOUT_S", 0.2)
     with started(wren, at(broker), tmp_path / "wren.toml") as house:
-        until(lambda: house.degraded() == (), "all is well")
+        until(lambda: house.mqtt.degraded == (), "all is well")
         broker.stop()
-        until(lambda: "no connection to the MQTT broker" in str(house.degraded()), "the broker is gone")
+        until(lambda: "no connection to the MQTT broker" in str(house.mqtt.degraded), "the broker is gone")
     broker.start()
     with started(wren, at(broker, "limited"), tmp_path / "wren.toml") as house:
-        until(lambda: "allow reading of wren/" in str(house.degraded()), "connected, and yet not right")
+        until(lambda: "allow reading of wren/" in str(house.mqtt.degraded), "connected, and yet not right")
 
 
 def test_a_broker_of_wrens_own_that_cannot_run_is_told_and_one_that_is_not_installed_is_not(
@@ -214,17 +140,15 @@ def test_a_broker_of_wrens_own_that_cannot_run_is_told_and_one_that_is_not_insta
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with started(wren, MqttSettings(port=port), tmp_path / "wren.toml") as house:
-            until(lambda: f"port {port} is taken" in str(house.degraded()), "the port is taken")
+            until(lambda: f"port {port} is taken" in str(house.mqtt.degraded), "the port is taken")
     with started(wren, MqttSettings(port=free_port()), tmp_path / "wren.toml") as house:
-        assert house.mqtt is not None
-        until(lambda: house.mqtt.link.state().connected, "connected")  # type: ignore[union-attr]
-        until(lambda: house.degraded() == (), "all is well")
+        until(lambda: house.link.state().connected, "connected")
+        until(lambda: house.mqtt.degraded == (), "all is well")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("appliance.mqtt.broker._SBIN", ())
     with started(wren, MqttSettings(port=free_port()), tmp_path / "wren.toml") as house:
-        assert house.mqtt is not None
         until(lambda: house.mqtt.broker.state().restarts, "tried")  # type: ignore[union-attr]
-        assert house.degraded() == ()
+        assert house.mqtt.degraded == ()
 
 
 def test_a_folder_that_cannot_be_written_costs_mqtt_alone(
@@ -233,5 +157,5 @@ def test_a_folder_that_cannot_be_written_costs_mqtt_alone(
     (tmp_path / "file").touch()
     monkeypatch.setenv("WREN_STATE_DIR", str(tmp_path / "file"))
     with started(wren, at(broker), tmp_path / "wren.toml") as house:
-        assert "no MQTT" in str(house.degraded())
-        assert "cannot be kept" in str(house.degraded())
+        assert "no MQTT" in str(house.mqtt.degraded)
+        assert "cannot be kept" in str(house.mqtt.degraded)

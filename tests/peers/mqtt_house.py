@@ -1,0 +1,103 @@
+"""MQTT as `wren run` puts it together: service, sound, controls, link and bridge; commands and their answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from appliance.app import Wren
+from appliance.controls import HouseControls
+from appliance.mqtt.client import MqttClient
+from appliance.mqtt.face import Mqtt
+from appliance.service import Service
+from appliance.settings import MqttSettings, Settings, load_settings
+from appliance.web import MachineState
+from tests.mqtt.local_audio import FakeLocalAudio
+from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, until
+
+__all__ = ["House", "ask", "at", "latest", "started"]
+
+
+class House:
+    """One start of Wren, as far as MQTT sees it."""
+
+    def __init__(self, wren: Wren, mqtt: MqttSettings, file: Path, sound: Callable[[Service, Settings], Any]) -> None:
+        settings = load_settings(file).settings
+        self.service = Service(wren)
+        self.local = sound(self.service, settings)
+        self.restarts: list[bool] = []
+        self._mqtt: Mqtt | None = None
+        controls = HouseControls(
+            self.service, self.local, self._machine, settings, file, lambda: self.restarts.append(True)
+        )
+        self._mqtt = Mqtt(mqtt, self.service, controls, "Test machine")
+
+    @property
+    def mqtt(self) -> Mqtt:
+        """The face."""
+        assert self._mqtt is not None
+        return self._mqtt
+
+    @property
+    def link(self) -> MqttClient:
+        """Its connection."""
+        assert self.mqtt.link is not None
+        return self.mqtt.link
+
+    @property
+    def base(self) -> str:
+        """Of all topics."""
+        return self.link.availability_topic.rpartition("/")[0]
+
+    def close(self) -> None:
+        """End it as `wren run` does."""
+        self.mqtt.close()
+        self.local.close()
+        self.service.close()
+
+    def _machine(self) -> MachineState:
+        told = () if self._mqtt is None else self._mqtt.degraded
+        return MachineState(self.local.state().microphone, told)
+
+
+def at(broker: Mosquitto, user: str = "wren", **changes: Any) -> MqttSettings:
+    return MqttSettings(
+        host="127.0.0.1", port=broker.port, username=user, password=SecretStr(PASSWORDS[user])
+    ).model_copy(update=changes)
+
+
+@contextmanager
+def started(
+    wren: Wren,
+    mqtt: MqttSettings,
+    file: Path,
+    sound: Callable[[Service, Settings], Any] = lambda _, settings: FakeLocalAudio(settings),
+) -> Iterator[House]:
+    """Wren, from its start to its end."""
+    house = House(wren, mqtt, file, sound)
+    try:
+        yield house
+    finally:
+        house.close()
+
+
+def latest(watcher: Watcher, topic: str) -> bytes | None:
+    return next(reversed(watcher.payloads(topic)), None)
+
+
+def ask(house: House, watcher: Watcher, command: str, **fields: object) -> dict[str, Any]:
+    """Send a command, and wait for its answer on either topic."""
+    number = f"n{len(watcher.seen)}"
+    watcher.publish(f"{house.base}/command/{command}", json.dumps({**fields, "id": number}).encode())
+
+    def answers() -> list[dict[str, Any]]:
+        told = (*watcher.payloads(f"{house.base}/result"), *watcher.payloads(f"{house.base}/error"))
+        return [answer for payload in told if (answer := json.loads(payload))["id"] == number]
+
+    until(answers, f"{command} is answered")
+    return answers()[0]

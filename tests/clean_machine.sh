@@ -7,6 +7,7 @@ set -euo pipefail
 repository=$(cd "$(dirname "$0")/.." && pwd)
 suite=${1:-bookworm}
 
+fail() { echo "clean_machine: FAILED: $*" >&2; exit 1; }
 cannot() { echo "clean_machine: NOT RUN: $*" >&2; exit 77; }
 install_mmdebstrap() { apt-get install -y --no-install-recommends mmdebstrap >/dev/null; }
 
@@ -24,6 +25,8 @@ cleanup() {
     rm -rf "$work"
 }
 trap cleanup EXIT
+# told_by RUN PATTERN: that run has printed it
+told_by() { grep -q "$2" "$work/$1.txt" || fail "the $1 run does not say “$2”"; }
 step() { printf '\n== %s\n' "$*"; }
 
 mkdir "$root"
@@ -70,20 +73,19 @@ step "make demo, the first time"
 first=$SECONDS
 as_stranger make demo 2>&1 | tee "$work/first.txt"
 first=$((SECONDS - first))
-grep -q 'wake     okay_nabu' "$work/first.txt"
-grep -q 'HassTurnOn' "$work/first.txt"
-grep -q 'Reply written' "$work/first.txt"
-grep -q 'needed: espeak-ng' "$work/first.txt"
+told_by first 'wake     okay_nabu'
+told_by first 'HassTurnOn'
+told_by first 'Reply written'
+told_by first 'needed: espeak-ng'
 
 step "make demo, the second time"
 second=$SECONDS
 as_stranger make demo >"$work/second.txt" 2>&1 || { cat "$work/second.txt"; exit 1; }
 second=$((SECONDS - second))
-grep -q 'Reply written' "$work/second.txt"
+told_by second 'Reply written'
 if grep -q 'needed:\|installing' "$work/second.txt"; then
     cat "$work/second.txt"
-    echo "clean_machine: the second run installed something again" >&2
-    exit 1
+    fail "the second run installed something again"
 fi
 
 step "wren doctor"
@@ -103,9 +105,18 @@ except urllib.error.HTTPError: pass' 2>/dev/null; then
     fi
     sleep 1
 done
+# The page comes first; what there is to hear with is told once it has been looked for.
+told=
+for _ in $(seq 1 30); do
+    if grep -qi 'no microphone\|no sound' "$work/run.txt"; then
+        told=yes
+        break
+    fi
+    sleep 1
+done
 cat "$work/run.txt"
-[ -n "$served" ] || { echo "clean_machine: the page was not served" >&2; exit 1; }
-grep -qi 'no microphone\|no sound' "$work/run.txt"
+[ -n "$served" ] || fail "the page was not served"
+[ -n "$told" ] || fail "make run does not say that there is no sound card"
 pkill -INT -f '/home/stranger/wren/.venv/bin/wren run' || true
 wait "$runner" || true
 

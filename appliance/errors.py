@@ -15,6 +15,7 @@ __all__ = [
     "SettingsError",
     "SpeechError",
     "UsageError",
+    "WindowError",
 ]
 
 
@@ -38,6 +39,12 @@ class AudioFormatError(ApplianceError):
     """A file is not audio, is empty or truncated, or holds samples that are not numbers."""
 
     code = "audio.format"
+
+
+class WindowError(ApplianceError):
+    """Frames, hops and windows that do not add up to the sound that went in."""
+
+    code = "audio.window"
 
 
 class NoDeviceError(ApplianceError):

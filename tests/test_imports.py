@@ -40,6 +40,7 @@ HEAVY = (
     "soundfile",
     "soxr",
     "pymicro_wakeword",
+    "pywebrtc_audio",
     "aiohttp",
     "tensorrt",
     "cuda",

@@ -1,4 +1,4 @@
-"""What the loudspeaker plays next: a reply, a small sound over it, and between them silence or a faint noise.
+"""What the loudspeaker plays next: a reply, a small sound over it, an alarm under it, else silence or a faint noise.
 
 `render` runs in the audio callback: no lock, no logging, nothing allocated that grows. Everybody else only swaps a
 reference, writes into a reply's ring, or sets a number; the callback looks at them once a block.
@@ -10,7 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from appliance.audio.ducking import Ducking, Layer
 from appliance.audio.frame import Samples
+from appliance.audio.frontend.played import MixerTap
 from appliance.audio.spsc import Doorbell, SampleRing
 
 __all__ = ["MAX_BLOCK", "Mixer", "QueuedReply", "volume_gain"]
@@ -59,14 +61,27 @@ class QueuedReply:
 class Mixer:
     """See the module. `bell` is rung when a reply has ended."""
 
-    def __init__(self, rate_hz: int, bell: Doorbell, *, lead_in_s: float, keep_awake: bool) -> None:
+    def __init__(
+        self,
+        rate_hz: int,
+        bell: Doorbell,
+        *,
+        lead_in_s: float,
+        keep_awake: bool,
+        ducking: Ducking | None = None,
+        tap: MixerTap | None = None,
+    ) -> None:
+        """`ducking` is asked for each layer's gain once a block; `tap` gets what is played."""
         self.rate_hz = rate_hz
         self._bell = bell
+        self._ducking = ducking
+        self._tap = tap
         self._lead_in = round(lead_in_s * rate_hz)
         self._sleepy = round(SLEEPY_S * rate_hz)
         self.keep_awake = keep_awake
         self._reply: QueuedReply | None = None
         self._sound: Samples | None = None
+        self._alarm: Samples | None = None
         self._gain_wanted = 1.0
         self._awake_until = 0
         # From here on the callback's own.
@@ -83,6 +98,9 @@ class Mixer:
         self._playing_sound: Samples | None = None
         self._sound_at = 0
         self._gain = 1.0
+        self._ducked = dict.fromkeys(Layer, 1.0)
+        self._ringing: Samples | None = None
+        self._alarm_at = 0
         self._quiet = True
         self._rendered = 0
         self._awake = 0
@@ -97,6 +115,10 @@ class Mixer:
     def play_sound(self, samples: Samples) -> None:
         """From the next block on, [n] float32 at the mixer's rate, over whatever else sounds."""
         self._sound = samples
+
+    def play_alarm(self, samples: Samples | None) -> None:
+        """From the next block on, [n] float32 at the mixer's rate, again and again, until called with None."""
+        self._alarm = samples
 
     def set_gain(self, gain: float) -> None:
         """Move to a gain smoothly."""
@@ -115,6 +137,8 @@ class Mixer:
             or self._fading is not None
             or self._sound is not None
             or self._playing_sound is not None
+            or self._alarm is not None
+            or self._ringing is not None
         )
 
     # ---- from the callback
@@ -134,9 +158,15 @@ class Mixer:
         sounding = fading
         if self._current is not None and self._current.done_s is None and ready:
             sounding |= self._add_reply(self._current, out, heard_s)
+        if sounding:
+            self._duck(Layer.REPLY, out)
         if self._playing_sound is not None and ready:
             self._add_sound(out)
             sounding = True
+        if self._ringing is not None and ready:
+            self._add_alarm(out)
+            sounding = True
+        audible = sounding
         if sounding:
             if self._quiet:
                 self._gain = self._gain_wanted  # nobody hears the jump
@@ -147,6 +177,8 @@ class Mixer:
             self._add_noise(out)
             sounding = True
         self._rendered += frames
+        if self._tap is not None:
+            self._tap.take(out, heard_s, sounding=audible)
         if sounding:
             self._awake += frames
             self._silent = 0
@@ -166,6 +198,8 @@ class Mixer:
         sound = self._sound
         if sound is not None:
             self._playing_sound, self._sound_at, self._sound = sound, 0, None
+        if self._alarm is not None and self._ringing is not self._alarm:
+            self._ringing, self._alarm_at = self._alarm, 0
 
     def _fade_out(self, out: Samples) -> None:
         assert self._fading is not None
@@ -212,6 +246,35 @@ class Mixer:
         if self._sound_at >= sound.size:
             self._playing_sound = None
 
+    def _add_alarm(self, out: Samples) -> None:
+        alarm, part = self._ringing, self._part[: out.size]
+        assert alarm is not None
+        done = 0
+        while done < part.size:
+            piece = alarm[self._alarm_at : self._alarm_at + part.size - done]
+            part[done : done + piece.size] = piece
+            done += piece.size
+            self._alarm_at = (self._alarm_at + piece.size) % alarm.size
+        if self._alarm is None:
+            fall = min(part.size, self._fade.size)
+            part[:fall] *= np.linspace(1.0, 0.0, fall, dtype=np.float32)
+            part[fall:] = 0.0
+            self._ringing = None
+        self._duck(Layer.ALARM, part)
+        out += part
+
+    def _duck(self, layer: Layer, part: Samples) -> None:
+        """As others ask for; a change lasts one block at least and `GAIN_RAMP_S` for the whole way."""
+        wanted = 1.0 if self._ducking is None else self._ducking.gain(layer)
+        gain = self._ducked[layer]
+        if gain != wanted:
+            most = part.size / (GAIN_RAMP_S * self.rate_hz)
+            reached = min(max(wanted, gain - most), gain + most)
+            self._ducked[layer] = reached
+            part *= np.linspace(gain, reached, part.size, dtype=np.float32)
+        elif gain != 1.0:
+            part *= np.float32(gain)
+
     def _apply_gain(self, out: Samples) -> None:
         gain, wanted = self._gain, self._gain_wanted
         if gain == wanted:
@@ -229,7 +292,8 @@ class Mixer:
     def _wants_noise(self, ready: bool) -> bool:
         if self.keep_awake or self._rendered < self._awake_until:
             return True
-        waits = self._playing_sound is not None or (self._current is not None and self._current.done_s is None)
+        waits = self._playing_sound is not None or self._ringing is not None
+        waits |= self._current is not None and self._current.done_s is None
         return waits and not ready
 
     def _add_noise(self, out: Samples) -> None:

@@ -19,8 +19,10 @@ import numpy as np
 from appliance.audio.blocks import SPEAKER_BLOCKS, BlockLadder
 from appliance.audio.clock import Envelope
 from appliance.audio.devices import Device, find_device, stream_formats
+from appliance.audio.ducking import Ducking
 from appliance.audio.feed import ReplyFeed
 from appliance.audio.frame import Samples
+from appliance.audio.frontend.played import PlayedTap
 from appliance.audio.keeper import Keeper, OpenStream, StateListener
 from appliance.audio.mixer import MAX_BLOCK, Mixer, volume_gain
 from appliance.audio.portaudio import Give, PortAudio, StreamFormat, portaudio
@@ -87,9 +89,15 @@ class DevicePlayer:
         on_state: StateListener | None = None,
         *,
         settings: PlayerSettings = PlayerSettings(),
+        ducking: Ducking | None = None,
+        tap: PlayedTap | None = None,
         host: PortAudio | None = None,
     ) -> None:
+        """`ducking` says who is to be quieter just now; `tap` gets what is really played."""
         self._device = device
+        self._ducking = ducking
+        self._tap = tap
+        self._alarm: Sound | None = None
         self._post = post
         self._on_state = on_state
         self._settings = settings
@@ -175,6 +183,18 @@ class DevicePlayer:
         with self._lock:
             self._mixer.play_sound(sound_samples(sound, self._mixer.rate_hz))
         self._bell.ring()
+
+    def play_alarm(self, sound: Sound | None) -> None:
+        """A sound again and again, under a reply if there is one; None ends it."""
+        with self._lock:
+            self._alarm = sound
+            self._mixer.play_alarm(None if sound is None else sound_samples(sound, self._mixer.rate_hz))
+        self._bell.ring()
+
+    @property
+    def ringing(self) -> bool:
+        """Whether an alarm is being played."""
+        return self._alarm is not None
 
     def prepare(self, seconds: float = 5.0) -> None:
         """Something may be said soon: wake a sink that wakes slowly. Does nothing for others."""
@@ -299,8 +319,17 @@ class DevicePlayer:
 
     def _make_mixer(self, rate_hz: int) -> Mixer:
         settings = self._settings
-        mixer = Mixer(rate_hz, self._bell, lead_in_s=settings.lead_in_s, keep_awake=settings.keep_awake)
+        tap = None if self._tap is None else self._tap.connect(rate_hz)
+        mixer = Mixer(
+            rate_hz,
+            self._bell,
+            lead_in_s=settings.lead_in_s,
+            keep_awake=settings.keep_awake,
+            ducking=self._ducking,
+            tap=tap,
+        )
         mixer.set_gain(volume_gain(self._volume))
+        mixer.play_alarm(None if self._alarm is None else sound_samples(self._alarm, rate_hz))
         return mixer
 
     def _mind_underruns(self) -> None:

@@ -44,8 +44,12 @@ class Sound(Enum):
     """That did not work."""
     TEST = "test"
     """Longer: is this speaker the right one?"""
+    RING = "ring"
+    """A timer has ended: made to be played again and again, with a pause in it."""
 
 
+_PAUSES: Final[dict[Sound, float]] = {Sound.RING: 0.9}
+"""Seconds of silence after a sound, where it is not 0."""
 _NOTES: Final[dict[Sound, tuple[_Note, ...]]] = {
     Sound.WAKE: (_Note(0.0, 880.0, 0.09, 0.05), _Note(0.06, 1318.5, 0.12, 0.05)),
     Sound.END: (_Note(0.0, 1318.5, 0.09, 0.05), _Note(0.06, 987.8, 0.12, 0.05)),
@@ -53,6 +57,7 @@ _NOTES: Final[dict[Sound, tuple[_Note, ...]]] = {
     Sound.TEST: tuple(
         _Note(0.22 * i, pitch_hz, 0.45, 0.16) for i, pitch_hz in enumerate((523.3, 659.3, 784.0, 1046.5))
     ),
+    Sound.RING: tuple(_Note(0.16 * i, 1174.7 if i % 2 else 880.0, 0.22, 0.06) for i in range(4)),
 }
 
 
@@ -60,7 +65,7 @@ _NOTES: Final[dict[Sound, tuple[_Note, ...]]] = {
 def sound_samples(sound: Sound, rate_hz: int) -> Samples:
     """A sound at a rate, [n] float32, begins and ends at zero. Shared: not to be written to."""
     notes = _NOTES[sound]
-    length = max(note.at_s + note.length_s for note in notes)
+    length = max(note.at_s + note.length_s for note in notes) + _PAUSES.get(sound, 0.0)
     out = np.zeros(round(length * rate_hz), dtype=np.float64)
     for note in notes:
         start = round(note.at_s * rate_hz)

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.audio.ducking import Cause, Ducking, Layer
+from appliance.audio.frontend.played import PlayedTap
 from appliance.audio.mixer import FADE_S, GAIN_RAMP_S, Mixer, QueuedReply, volume_gain
 from appliance.audio.sounds import Sound, sound_samples
 from appliance.audio.spsc import Doorbell
@@ -198,8 +200,81 @@ def test_kept_awake_there_is_never_digital_silence() -> None:
 def test_the_small_sounds_are_short_soft_and_start_and_end_at_zero(sound: Sound, rate_hz: int) -> None:
     samples = sound_samples(sound, rate_hz)
     seconds = samples.size / rate_hz
-    assert seconds < (2.0 if sound is Sound.TEST else 0.35)
+    assert seconds < (2.0 if sound in {Sound.TEST, Sound.RING} else 0.35)
     assert 0.05 < np.abs(samples).max() < 0.2
     assert abs(float(samples[0])) < 1e-3
     assert np.abs(samples[-20:]).max() < 1e-3
     assert abs(float(samples.mean())) < 1e-3
+
+
+def _ducked(ducking: Ducking) -> Mixer:
+    return Mixer(RATE, Doorbell(), lead_in_s=0.0, keep_awake=False, ducking=ducking)
+
+
+def test_a_reply_is_ducked_for_as_long_as_it_is_asked_for_and_without_a_click() -> None:
+    ducking = Ducking()
+    mixer = _ducked(ducking)
+    mixer.play(_reply(_tone(2.0)))
+    before = _render(mixer, 10)
+    with ducking.hold(Cause.ANNOUNCEMENT):
+        during = _render(mixer, 20)
+        low = 0.5 * ducking.gain(Layer.REPLY)
+    after = _render(mixer, 20)
+    assert np.abs(before).max() == pytest.approx(0.5, rel=0.01)
+    assert np.abs(during[10 * BLOCK :]).max() == pytest.approx(low, rel=0.02)
+    assert np.abs(after[10 * BLOCK :]).max() == pytest.approx(0.5, rel=0.01)
+    assert np.abs(np.diff(np.concatenate((before, during, after)))).max() < STEEPEST * 1.2
+
+
+def test_an_acknowledgement_over_a_ducked_reply_is_as_loud_as_ever() -> None:
+    ducking = Ducking()
+    mixer, alone = _ducked(ducking), _mixer()
+    with ducking.hold(Cause.ANNOUNCEMENT):
+        mixer.play_sound(sound_samples(Sound.WAKE, RATE))
+        alone.play_sound(sound_samples(Sound.WAKE, RATE))
+        assert np.array_equal(_render(mixer, 20), _render(alone, 20))
+
+
+@pytest.mark.parametrize("block", [64, 480, 1440])
+def test_an_alarm_goes_on_until_it_is_ended_and_then_is_silent_at_once(block: int) -> None:
+    mixer, ring = _mixer(), _tone(0.1)[:-1]
+    mixer.play_alarm(ring)
+    out = _render(mixer, 24_000 // block, block)
+    assert np.array_equal(out, np.resize(ring, out.size))
+    assert mixer.sounding
+    mixer.play_alarm(None)
+    after = _render(mixer, 4800 // block, block)
+    assert not after[max(block, round(FADE_S * RATE)) :].any()
+    assert np.abs(np.diff(np.concatenate((out[-2:], after)))).max() < STEEPEST * 1.2
+    assert not mixer.sounding
+
+
+def test_speech_over_an_alarm_ducks_the_alarm_and_not_itself() -> None:
+    ducking = Ducking()
+    mixer = _ducked(ducking)
+    mixer.play_alarm(np.full(4800, 0.4, dtype=np.float32))
+    with ducking.hold(Cause.SPEECH):
+        _render(mixer, 10)
+        mixer.play(_reply(np.full(BLOCK * 10, 0.3, dtype=np.float32)))
+        spoken = _render(mixer, 5)
+    assert spoken == pytest.approx(np.full(spoken.size, 0.3 + 0.4 * 10 ** (-18 / 20)), abs=1e-3)
+
+
+@given(st.lists(st.integers(64, 1500), min_size=5, max_size=40))
+def test_the_tap_has_what_was_played_and_when(sizes: list[int]) -> None:
+    tap = PlayedTap()
+    mixer = Mixer(RATE, Doorbell(), lead_in_s=0.0, keep_awake=True, tap=tap.connect(RATE))
+    mixer.set_gain(0.5)
+    mixer.play(_reply(_tone(0.2)))
+    out, at = [], 0
+    for size in sizes:
+        out.append(mixer.render(size, 50.0 + at / RATE).copy())
+        at += size
+    sound, start = np.concatenate(out), 0
+    blocks = list(tap.read())
+    for block in blocks:
+        assert block.heard_s == pytest.approx(50.0 + block.index / RATE, abs=1e-6)
+        assert np.array_equal(block.samples, sound[block.index : block.index + block.samples.size])
+        start = block.index + block.samples.size
+    # What keeps a sleepy sink awake is no sound that anybody would hear back.
+    assert start <= _tone(0.2).size + max(sizes)

@@ -19,6 +19,7 @@ from appliance.voice.asr.bias_keeper import BiasKeeper
 from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.tokenizer import Tokenizer
 from appliance.voice.endpoint import EndpointSettings, EndpointStyle, SilenceSettings, make_endpoint
+from appliance.voice.parts import Alarm, Ears
 from appliance.voice.session import Player, Runner, Session, SessionParts, SessionSettings
 from appliance.voice.tts.cache import ReplyCache
 from appliance.voice.tts.phonemes import EspeakPhonemiser
@@ -250,8 +251,21 @@ class Wren:
         """Area of the microphone."""
         return self._need().area
 
-    def session(self, name: str, runner: Runner, player: Player, emit: Listener, *, wake: bool = True) -> Session:
-        """A new conversation; without `wake` it hears only after `Session.listen`."""
+    def session(
+        self,
+        name: str,
+        runner: Runner,
+        player: Player,
+        emit: Listener,
+        *,
+        wake: bool = True,
+        ears: Ears | None = None,
+        alarm: Alarm | None = None,
+    ) -> Session:
+        """A new conversation; without `wake` it hears only after `Session.listen`.
+
+        `ears` cleans its microphone's sound, `alarm` is what rings where it speaks.
+        """
         hearing = self._need()
         parts = SessionParts(
             wake=WakeDetector(self.settings.wake) if wake else None,
@@ -262,6 +276,9 @@ class Wren:
             synthesiser=self.synthesiser(),
             player=player,
             bias=self._bias,
+            ears=ears,
+            stop_listener=self.recogniser(),
+            alarm=alarm,
             may_guess=self._may_guess,
         )
         return Session(name, parts, runner, emit, replace(self.settings.session, area=hearing.area))

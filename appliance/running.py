@@ -15,15 +15,19 @@ from dataclasses import replace
 from typing import Final
 
 from appliance import events
+from appliance.alarm import RingingAlarm
 from appliance.app import Wren, WrenSettings
 from appliance.audio.capture import Microphone
 from appliance.audio.devices import Kind
+from appliance.audio.ducking import Cause, Ducking
+from appliance.audio.frontend import Ears, PlayedTap
 from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
-from appliance.audio.sounds import Sound
+from appliance.audio.sounds import Sound, sound_seconds
 from appliance.buffers import BufferSizes
 from appliance.building import EngineBuilds
 from appliance.controls import HouseControls
+from appliance.courtesy import Courtesy
 from appliance.events import Event
 from appliance.machine import this_machine
 from appliance.mqtt.face import Mqtt
@@ -59,7 +63,9 @@ def wren_settings(settings: Settings) -> WrenSettings:
         home_file=settings.home_file,
         area=settings.area,
         wake=WakeSettings(wake.words, wake.threshold, wake.refractory_s),
-        session=SessionSettings(follow_up=listening.follow_up, follow_up_s=listening.follow_up_s),
+        session=SessionSettings(
+            follow_up=listening.follow_up, follow_up_s=listening.follow_up_s, barge_in=listening.barge_in
+        ),
         endpoint=listening.style,
         silence=SilenceSettings(
             understood_s=listening.understood_s,
@@ -96,19 +102,28 @@ class LocalAudio:
         )
         heard = block("microphone", audio.microphone)
         players: list[DevicePlayer] = []
+        self._ducking, tap = Ducking(), PlayedTap()
+        self._ears = Ears(tap, wanted=audio.echo_cancelling)
+        self._alarm = RingingAlarm(self._play_alarm)
+        self._ring_s = float(audio.timer_ring_s)
 
         def player(runner: LiveRunner) -> DevicePlayer:
             def played(generation: int) -> None:
                 runner.post(loop.Played(generation))
 
-            players.append(DevicePlayer(audio.speaker, played, self._on_state, settings=player_settings))
-            return players[0]
+            made = DevicePlayer(
+                audio.speaker, played, self._on_state, settings=player_settings, ducking=self._ducking, tap=tap
+            )
+            players.append(made)
+            return made
 
-        self._runner = service.open_session(LOCAL, player, wake=True)
+        self._runner = service.open_session(LOCAL, player, wake=True, ears=self._ears, alarm=self._alarm)
         self._player = players[0]
         self._microphone = Microphone(audio.microphone, self._runner.push, self._on_state, block=heard)
-        self._unsubscribe = service.hub.subscribe(self._acknowledge)
-        service.microphone = self
+        self._courtesy = Courtesy(self._ducking, LOCAL)
+        self._unsubscribe = [service.hub.subscribe(self._acknowledge), service.hub.subscribe(self._courtesy)]
+        service.microphone, service.speaker_open = self, self._speaker_open
+        service.alarm = self._alarm
 
     def start(self) -> None:
         """Open both; returns at once."""
@@ -117,7 +132,9 @@ class LocalAudio:
 
     def close(self) -> None:
         """Let go of both."""
-        self._unsubscribe()
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        self._alarm.hush()
         self._microphone.close()
         self._service.close_session(self._runner)
         self._player.close()
@@ -143,11 +160,31 @@ class LocalAudio:
 
     def play(self, sound: Sound) -> bool:
         """A small sound, at once; False where there is no speaker."""
-        speaker = self._states.get("speaker")
-        if speaker is None or speaker.phase != "running":
+        if not self._speaker_open():
             return False
+        # What is being said steps back for it: a sound that is asked for announces something.
+        self._ducking.duck_for(Cause.ANNOUNCEMENT, sound_seconds(sound))
         self._player.play_sound(sound)
         return True
+
+    def ring(self, seconds: float | None = None) -> bool:
+        """Ring until "stop" is said or `hush` is called, `seconds` long at most (None: as the settings say)."""
+        seconds = self._ring_s if seconds is None else seconds
+        if seconds <= 0.0 or not self._speaker_open():
+            return False
+        self._alarm.ring(seconds)
+        return True
+
+    def _play_alarm(self, sound: Sound | None) -> None:
+        self._player.play_alarm(sound)
+
+    def hush(self) -> None:
+        """End the ringing."""
+        self._alarm.hush()
+
+    def _speaker_open(self) -> bool:
+        speaker = self._states.get("speaker")
+        return speaker is not None and speaker.phase == "running"
 
     def set_wake(self, wake: WakeWordSettings) -> None:
         """Listen for other words, or more or less easily, from now on."""
@@ -166,6 +203,9 @@ class LocalAudio:
         for state in (microphone, speaker):
             if state is not None and state.phase == "lost":
                 degraded.append(state.reason)
+        ears = self._ears.state()
+        if ears.missing is not None:
+            degraded.append(f"Wren hears its own voice: {ears.missing}")
         dropped = self._runner.dropped_frames
         if dropped:
             degraded.append(f"{dropped} frames of sound were lost: this machine is too slow or too busy")
@@ -226,7 +266,7 @@ async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
     )
     # In a thread: a device that is met for the first time is tried for its buffer size, which takes seconds.
     local = await asyncio.to_thread(LocalAudio, service, settings)
-    timers = asyncio.create_task(_watch_timers(service))
+    timers = asyncio.create_task(_watch_timers(service, local.ring))
     try:
         async with contextlib.AsyncExitStack() as stack:
             troubles: list[Callable[[], tuple[str, ...]]] = []
@@ -288,11 +328,12 @@ async def _greeting(local: LocalAudio, settings: Settings) -> str:
     return f"No microphone here: {page}."
 
 
-async def _watch_timers(service: Service) -> None:
-    """Say it when a timer ends; what cannot be said at once waits for a quiet moment."""
+async def _watch_timers(service: Service, ring: Callable[[], bool]) -> None:
+    """Ring and say it when a timer ends; what cannot be said at once waits for a quiet moment."""
     waiting: deque[str] = deque(maxlen=MAX_WAITING)
     while True:
         for timer, reply in await asyncio.to_thread(service.wren.assistant.tick):
+            ring()
             if len(waiting) == MAX_WAITING:
                 _LOG.warning("too many announcements wait; the oldest is dropped")
             waiting.append(reply.text if reply is not None else _timer_text(timer.name))

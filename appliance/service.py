@@ -20,6 +20,7 @@ from appliance.intent.types import Reply, UtteranceId
 from appliance.telemetry.speculation import SpeculationWatch
 from appliance.telemetry.trace import TraceRecorder, UtteranceTrace
 from appliance.voice.loop import Phase
+from appliance.voice.parts import Alarm, Ears
 from appliance.voice.runner import LiveRunner
 from appliance.voice.session import Player, Session
 
@@ -58,6 +59,10 @@ class Service:
         self.hub = hub or Hub()
         self.microphone: MicrophoneSwitch | None = None
         """The machine's own; None where it is not used."""
+        self.speaker_open: Callable[[], bool] = lambda: True
+        """Whether the machine's own speaker is there; while it is not, open pages are spoken to instead."""
+        self.alarm: Alarm | None = None
+        """What rings on the machine's own speaker; None where it is not used."""
         self._traces = TraceRecorder(keep=100)
         self.hub.subscribe(self._traces)
         self.speculation = SpeculationWatch()
@@ -70,10 +75,13 @@ class Service:
         self.hub.subscribe(self._follow)
         self._lock = threading.Lock()
 
-    def open_session(self, kind: str, player: MakePlayer, *, wake: bool) -> LiveRunner:
+    def open_session(
+        self, kind: str, player: MakePlayer, *, wake: bool, ears: Ears | None = None, alarm: Alarm | None = None
+    ) -> LiveRunner:
         """A new conversation (`kind` becomes the start of its name); close it with `close_session`.
 
-        Its clock is the monotonic one: frames pushed into it carry monotonic times.
+        Its clock is the monotonic one: frames pushed into it carry monotonic times. `ears` and `alarm`: see
+        `Wren.session`.
 
         Raises `SessionLimitError`.
         """
@@ -83,7 +91,7 @@ class Service:
             name = kind if kind not in self._sessions else f"{kind}-{uuid.uuid4().hex[:6]}"
 
             def make(runner: LiveRunner) -> Session:
-                return self.wren.session(name, runner, player(runner), self.hub.emit, wake=wake)
+                return self.wren.session(name, runner, player(runner), self.hub.emit, wake=wake, ears=ears, alarm=alarm)
 
             runner = LiveRunner(make)
             self._sessions[name] = runner
@@ -137,6 +145,10 @@ class Service:
                 together.ended("busy")
         return bool(runners)
 
+    def audible(self) -> bool:
+        """Whether what is announced would be heard: there is a speaker of this machine, or an open page."""
+        return bool(self._speaking_sessions())
+
     def busy(self) -> bool:
         """Whether an announcement would have to wait: everybody speaks or listens, or nobody is there."""
         return all(runner.session.phase is not Phase.IDLE for runner in self._speaking_sessions())
@@ -148,14 +160,21 @@ class Service:
         return local is not None and local.call(local.session.listen)
 
     def stop(self) -> bool:
-        """End what is said and heard, where `announce` would speak; False where nobody is there."""
-        asked = [runner.call(runner.session.stop) for runner in self._speaking_sessions()]
+        """End what rings, is said and heard here, and where `announce` would speak; False where nobody is there."""
+        with self._lock:
+            local = self._sessions.get(LOCAL)
+        if self.alarm is not None:
+            self.alarm.hush()
+        here = [] if local is None else [local]
+        asked = [runner.call(runner.session.stop) for runner in dict.fromkeys((*here, *self._speaking_sessions()))]
         return any(asked)
 
     def _speaking_sessions(self) -> list[LiveRunner]:
         with self._lock:
             local = self._sessions.get(LOCAL)
-            return [local] if local is not None else list(self._sessions.values())
+            if local is not None and self.speaker_open():
+                return [local]
+            return [runner for runner in self._sessions.values() if runner is not local]
 
     def _begin(self, session: Session, saying: _Saying) -> None:
         """On the session's thread, where `announce` tells of itself before it returns."""

@@ -30,7 +30,7 @@ class FakeWren:
     def __init__(self) -> None:
         self.assistant = FakeThinker("Turned on the lights")
 
-    def session(self, name: str, runner: Runner, player: Player, emit: Listener, *, wake: bool = True) -> Session:
+    def session(self, name: str, runner: Runner, player: Player, emit: Listener, **_: object) -> Session:
         parts = SessionParts(
             wake=None,
             vad=VoiceActivity(FakeVadEngine()),

@@ -58,8 +58,10 @@ _RULES: Final[dict[Cause, _Rule]] = {
 class Duck:
     """One hold; a context manager. Letting go twice, or after its limit, does no harm."""
 
-    def __init__(self, ducking: Ducking, cause: Cause, until_s: float) -> None:
+    def __init__(self, ducking: Ducking, cause: Cause, until_s: float, *, planned: bool = False) -> None:
         self._ducking = ducking
+        self.planned = planned
+        """It was made to end by itself."""
         self.cause = cause
         self.until_s = until_s
         """When it ends by itself."""
@@ -97,6 +99,14 @@ class Ducking:
             self._holds = (*self._holds, duck)
         return duck
 
+    def duck_for(self, cause: Cause, seconds: float) -> None:
+        """A hold that nobody need let go of, for something whose length is known (a small sound)."""
+        now_s = self._clock()
+        duck = Duck(self, cause, now_s + seconds, planned=True)
+        with self._lock:
+            self._drop_expired(now_s)
+            self._holds = (*self._holds, duck)
+
     def gain(self, layer: Layer) -> float:
         """What to multiply this layer by just now, 0..1."""
         holds = self._holds
@@ -122,5 +132,5 @@ class Ducking:
 
     def _drop_expired(self, now_s: float) -> None:
         kept = tuple(duck for duck in self._holds if now_s < duck.until_s)
-        self.expired += len(self._holds) - len(kept)
+        self.expired += sum(not duck.planned for duck in self._holds if duck not in kept)
         self._holds = kept

@@ -15,7 +15,7 @@ import numpy as np
 
 from appliance.audio.frame import Samples
 
-__all__ = ["Sound", "sound_samples"]
+__all__ = ["Sound", "sound_samples", "sound_seconds"]
 
 PEAK: Final = 0.18
 """-15 dBFS at most."""
@@ -61,12 +61,16 @@ _NOTES: Final[dict[Sound, tuple[_Note, ...]]] = {
 }
 
 
+def sound_seconds(sound: Sound) -> float:
+    """How long a sound is, the pause after it included."""
+    return max(note.at_s + note.length_s for note in _NOTES[sound]) + _PAUSES.get(sound, 0.0)
+
+
 @lru_cache(maxsize=16)
 def sound_samples(sound: Sound, rate_hz: int) -> Samples:
     """A sound at a rate, [n] float32, begins and ends at zero. Shared: not to be written to."""
     notes = _NOTES[sound]
-    length = max(note.at_s + note.length_s for note in notes) + _PAUSES.get(sound, 0.0)
-    out = np.zeros(round(length * rate_hz), dtype=np.float64)
+    out = np.zeros(round(sound_seconds(sound) * rate_hz), dtype=np.float64)
     for note in notes:
         start = round(note.at_s * rate_hz)
         tone = _tone(note, rate_hz)[: out.size - start]

@@ -80,6 +80,10 @@ class AudioSettings(_Group):
     """Volume of replies and sounds."""
     acknowledgement_sounds: bool = True
     """A short sound when Wren begins to listen and when it has not understood."""
+    echo_cancelling: bool = True
+    """Take Wren's own voice out of what its microphone hears."""
+    timer_ring_s: int = Field(default=30, ge=0, le=600)
+    """Seconds that a timer rings when it has ended, unless somebody says stop; 0: it is only said."""
     lead_in_ms: int = Field(default=0, ge=0, le=3000)
     """Faint noise before a reply, for speakers that lose its start while they wake up (USB, Bluetooth)."""
 
@@ -93,6 +97,8 @@ class ListeningSettings(_Group):
     """Listen again after a reply, without the wake word."""
     follow_up_s: float = Field(default=5.0, ge=1.0, le=30.0)
     """Seconds in which a follow-up must begin."""
+    barge_in: Literal["wake", "stop", "speech"] = "stop"
+    """What interrupts Wren: wake only its wake word, stop the word stop too, speech whatever is said."""
     understood_s: float = Field(default=0.7, ge=0.2, le=5.0)
     """Style plain: seconds of silence that end a sentence which means something."""
     not_understood_s: float = Field(default=1.5, ge=0.3, le=10.0)

@@ -43,10 +43,10 @@ class Hearing:
         self._speech = _NOTHING
         self._probability = 0.0
 
-    def push(self, frame: Frame) -> Heard:
-        """Hear 10 ms."""
+    def push(self, frame: Frame, cleaned: Frame | None = None) -> Heard:
+        """Hear 10 ms; `cleaned` is the same sound for voice activity alone (levels are judged as they are)."""
         began = False
-        for window in self._vad.push(frame):
+        for window in self._vad.push(frame if cleaned is None else cleaned):
             self._speech = self._gate.push(window)
             self._probability = window.probability
             began = self._speech.began

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
-from appliance.audio.frame import Samples
+from appliance.audio.frame import Frame, Samples
+from appliance.audio.frontend.cleaning import EarFrames
 from appliance.errors import ApplianceError
 from appliance.intent.types import Reply, Understanding, UtteranceId
 from appliance.voice import loop
@@ -19,7 +20,10 @@ from appliance.voice.wake import WakeDetector
 from models.errors import ModelsError
 
 __all__ = [
+    "Alarm",
+    "BargeIn",
     "ChunkMade",
+    "Ears",
     "Fault",
     "Message",
     "PartialJudged",
@@ -30,6 +34,7 @@ __all__ = [
     "SessionParts",
     "SessionSettings",
     "SpeechMade",
+    "StopJudged",
     "Synthesiser",
     "TakeFailed",
     "Thinker",
@@ -86,6 +91,18 @@ class TakeFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class StopJudged:
+    """What was said into Wren's own sound."""
+
+    number: int
+    """Which stretch of speech: they are counted."""
+    text: str
+    cost_s: float
+    error: Exception | None = None
+    """Why it could not be recognised."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """A stage failed."""
 
@@ -101,7 +118,7 @@ def fault_of(generation: int, stage: str, error: Exception) -> Fault:
     return Fault(generation, stage, code, str(error) or type(error).__name__)
 
 
-Message = loop.Signal | RecognitionMade | PartialJudged | ChunkMade | SpeechMade | TakeFailed | Fault
+Message = loop.Signal | RecognitionMade | PartialJudged | ChunkMade | SpeechMade | TakeFailed | StopJudged | Fault
 Post = Callable[[Message], None]
 """Hands a message to the session; may be called from any thread."""
 
@@ -155,6 +172,27 @@ class Player(Protocol):
         ...
 
 
+class Ears(Protocol):
+    """What a microphone's sound goes through before anybody listens to it."""
+
+    def push(self, frame: Frame) -> EarFrames:
+        """Hear 10 ms."""
+        ...
+
+
+class Alarm(Protocol):
+    """What rings until somebody ends it."""
+
+    @property
+    def ringing(self) -> bool:
+        """Whether it does."""
+        ...
+
+    def hush(self) -> None:
+        """End it; no error where it does not ring."""
+        ...
+
+
 class Runner(Protocol):
     """What gives a session its time and its worker."""
 
@@ -195,8 +233,18 @@ class SessionParts:
     player: Player
     bias: Callable[[], Bias | None] = no_bias
     """What this home's people are likely to say, as it is now; None while there is none."""
+    ears: Ears | None = None
+    """Cleans what the microphone hears; None: it comes clean (a browser's, a recording)."""
+    stop_listener: Recogniser | None = None
+    """Recognises what is said while Wren sounds; None: only a wake word interrupts."""
+    alarm: Alarm | None = None
+    """What rings where this session speaks."""
     may_guess: Callable[[], bool] = always
     """Whether work may be done ahead just now: a hot machine does none."""
+
+
+BargeIn = Literal["wake", "stop", "speech"]
+"""What interrupts Wren: a wake word, "stop" too, or any speech."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +261,8 @@ class SessionSettings:
     """After an answer, listen once more without a wake word."""
     follow_up_s: float = 5.0
     """How long to wait for a follow-up to begin."""
+    barge_in: BargeIn = "stop"
+    """What interrupts Wren while it speaks."""
     partial_every_s: float = 0.6
     """New speech before the text so far is worth recognising again."""
     partial_share: float = 0.3

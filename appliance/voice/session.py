@@ -6,12 +6,14 @@ runner's worker and comes back as a message. A fault ends the utterance, never t
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import replace
 from typing import Final
 
 from appliance import events
 from appliance.audio.frame import Frame, level_dbfs
+from appliance.audio.frontend.cleaning import EarFrames
 from appliance.audio.ring import PreRoll
 from appliance.events import Listener
 from appliance.intent.types import UtteranceId
@@ -21,6 +23,7 @@ from appliance.voice.budget import SpeculationBudget
 from appliance.voice.endpoint import Evidence, Verdict
 from appliance.voice.guesses import Ahead, Steadiness
 from appliance.voice.hearing import Heard, Hearing
+from appliance.voice.interruptions import SPEECH_S, Interruptions, wishes_silence
 from appliance.voice.loop import LoopState, Phase
 from appliance.voice.parts import (
     ChunkMade,
@@ -34,6 +37,7 @@ from appliance.voice.parts import (
     SessionParts,
     SessionSettings,
     SpeechMade,
+    StopJudged,
     Synthesiser,
     TakeFailed,
     Thinker,
@@ -43,7 +47,7 @@ from appliance.voice.recognitions import Recognitions
 from appliance.voice.reply import ReplyVoice
 from appliance.voice.thinking import Thinking
 from appliance.voice.vad import SpeechState
-from appliance.voice.wake import WakeDetector
+from appliance.voice.wake import OwnVoice, WakeDetector
 
 __all__ = [
     "Message",
@@ -58,7 +62,11 @@ __all__ = [
 ]
 
 
+_LOG = logging.getLogger(__name__)
+
 _RING_S: Final = 2.0
+_INTERRUPTING_S: Final = 0.5
+"""An utterance that begins so soon after a reply was cut off is what cut it off."""
 _GAP_FRAMES: Final = 2
 _NEVER: Final = float("-inf")
 _CLOSING: Final = (".", "?", "!")
@@ -107,6 +115,14 @@ class Session:
             lambda: self._emit(events.FirstAudio(runner.now(), self.name, self._utterance)),
         )
         self._ahead = Ahead()
+        self._own_voice = OwnVoice()
+        self._interruptions: Interruptions | None = None
+        if parts.stop_listener is not None and self._settings.barge_in != "wake":
+            self._interruptions = Interruptions(parts.stop_listener, runner.submit)
+        self._cut_off_s = _NEVER
+        self._interrupting = False
+        self._said_from_s: float | None = None
+        self._interrupted_s: float | None = None
 
     @property
     def phase(self) -> Phase:
@@ -141,16 +157,17 @@ class Session:
         if frame.seq != self._next_seq:
             self._forget_sound()
         self._next_seq = frame.seq + 1
-        self._ring.push(frame)
+        ears = self._parts.ears
+        sound = EarFrames.plain(frame) if ears is None else ears.push(frame)
+        self._ring.push(sound.speech)
         if self._hearing:
-            self._parts.recogniser.push(frame)
-        self._heard = self._ears.push(frame)
+            self._parts.recogniser.push(sound.speech)
+        self._heard = self._ears.push(sound.speech, sound.detection)
         if self._state.phase is Phase.LISTENING:
             self._listen_to(self._heard)
+        self._mind_interruptions(sound.speech, self._heard)
         if self._parts.wake is not None:
-            for hit in self._parts.wake.push(frame):
-                self._emit(events.WakeHeard(hit.time_s, self.name, hit.name, hit.score))
-                self._step(loop.Listen(hit.name))
+            self._wake(self._parts.wake, sound)
 
     def deliver(self, message: Message) -> None:
         """Take a result of earlier work."""
@@ -169,6 +186,8 @@ class Session:
                     self._fail(fault_of(generation, "speak", message.error))
             case Fault():
                 self._fail(message)
+            case StopJudged():
+                self._stop_judged(message)
             case _:
                 self._report(message)
                 self._step(message)
@@ -184,6 +203,43 @@ class Session:
         self._ears.forget()
         if self._parts.wake is not None:
             self._parts.wake.reset()
+
+    def _wake(self, wake: WakeDetector, sound: EarFrames) -> None:
+        self._own_voice.push(sound.played, wake)
+        for hit in wake.push(sound.detection):
+            if self._own_voice.said(hit):
+                _LOG.info("session %s: %s was Wren's own voice", self.name, hit.name)
+                continue
+            self._emit(events.WakeHeard(hit.time_s, self.name, hit.name, hit.score))
+            self._step(loop.Listen(hit.name))
+
+    def _mind_interruptions(self, frame: Frame, heard: Heard) -> None:
+        interruptions = self._interruptions
+        if interruptions is None:
+            return
+        speaking = self._state.phase is Phase.SPEAKING
+        if not speaking and not (self._state.phase is Phase.IDLE and self._rings()):
+            interruptions.quiet()
+            return
+        interruptions.push(frame, heard, self._ring.since)
+        if speaking and self._settings.barge_in == "speech" and interruptions.speech_s(heard.now_s) >= SPEECH_S:
+            self._interrupted_s = interruptions.began_s
+            self._step(loop.Listen())
+
+    def _stop_judged(self, message: StopJudged) -> None:
+        self._budget.spend(message.cost_s)
+        if message.error is not None:
+            _LOG.warning("session %s: what was said into a reply is not recognised: %s", self.name, message.error)
+        if self._interruptions is not None and self._interruptions.judged(message):
+            self._hush()
+            self._step(loop.Stop())
+
+    def _rings(self) -> bool:
+        return self._parts.alarm is not None and self._parts.alarm.ringing
+
+    def _hush(self) -> None:
+        if self._parts.alarm is not None:
+            self._parts.alarm.hush()
 
     def _listen_to(self, heard: Heard) -> None:
         speech = heard.speech
@@ -207,6 +263,8 @@ class Session:
             self._emit(events.SpeechStarted(speech.started_s, self.name, self._utterance))
             self._hearing = True
             since_s = max(speech.started_s - self._settings.pre_roll_s, self._earliest_s)
+            if self._said_from_s is not None:
+                since_s = self._said_from_s
             for frame in self._ring.since(since_s):
                 self._parts.recogniser.push(frame)
             self._recognitions.speech_began(speech.started_s)
@@ -317,11 +375,16 @@ class Session:
         self._went_on_s = _NEVER
         # Without a wake word, what was said just before the button was pressed belongs to the utterance.
         self._earliest_s = self._started_s - self._settings.pre_roll_s
-        if effect.wake is not None:
+        self._interrupting = self._rings() or self._started_s - self._cut_off_s < _INTERRUPTING_S
+        if self._following_up:
+            # Before this moment the reply sounded.
+            self._earliest_s = self._started_s
+        elif effect.wake is not None:
             self._earliest_s = _quietest_s(self._ring.last(self._settings.wake_overlap_s), self._started_s)
         self._recognitions.begin()
         self._ahead = Ahead()
         self._rearm()
+        self._said_from_s, self._interrupted_s = self._interrupted_s, None
         self._parts.endpoint.reset()
         self._emit(events.ListeningStarted(self._started_s, self.name, self._utterance, effect.wake))
 
@@ -331,6 +394,7 @@ class Session:
     def _rearm(self) -> None:
         self._hearing = False
         self._speaking = False
+        self._said_from_s = None
         self._steady = Steadiness()
         self._ears.reset()
         self._recognitions.cancel()
@@ -344,6 +408,11 @@ class Session:
             self._runner.post(loop.Recognised(effect.generation, known))
 
     def _commit(self, effect: loop.Commit) -> None:
+        if self._interrupting and wishes_silence(effect.understanding.text):
+            self._hush()
+            # As a message: the transition that leads here is still being carried out.
+            self._runner.post(loop.Stop())
+            return
         self._ahead.committed = True
         now_s = self._runner.now()
         self._emit(events.UtteranceUnderstood(now_s, self.name, self._utterance, effect.understanding))
@@ -360,6 +429,7 @@ class Session:
         self._thinking.cancel(generation)
         self._recognitions.cancel()
         if self._reply.drop():
+            self._cut_off_s = self._runner.now()
             self._emit(events.PlaybackEnded(self._runner.now(), self.name, self._utterance, stopped=True))
 
     def _finish(self, effect: loop.Finish) -> None:

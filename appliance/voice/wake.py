@@ -18,10 +18,14 @@ from appliance.errors import UsageError
 if TYPE_CHECKING:
     from pymicro_wakeword import MicroWakeWord
 
-__all__ = ["WAKE_WORDS", "WakeDetector", "WakeHit", "WakeSettings", "wake_words"]
+__all__ = ["WAKE_WORDS", "OwnVoice", "WakeDetector", "WakeHit", "WakeSettings", "wake_words"]
 
 WAKE_WORDS: Final = ("okay_nabu", "hey_jarvis", "alexa", "hey_mycroft")
 
+OWN_THRESHOLD: Final = 0.4
+"""Of Wren's own voice, as it was played: below every model's cutoff, so that it is told before its echo fires."""
+OWN_S: Final = 1.0
+"""An echo fires this much later than what was played, at most."""
 _INT16_SCALE: Final = 32767.0
 
 
@@ -89,6 +93,39 @@ class WakeDetector:
         for _, model in self._models:
             model.reset()
         self._quiet_until_s = -np.inf
+
+
+class OwnVoice:
+    """Whether a wake word that the microphone heard was said by Wren: the same models listen to what is played.
+
+    A streaming part beside a detector. Costs nothing while Wren is silent.
+    """
+
+    def __init__(self) -> None:
+        self._detector: WakeDetector | None = None
+        self._heard: dict[str, float] = {}
+        self._playing = False
+        self.dismissed = 0
+        """Wake words that were Wren's own."""
+
+    def push(self, played: Frame | None, beside: WakeDetector) -> None:
+        """Hear what was played in 10 ms (None: silence), listening for the words of the microphone's detector."""
+        if played is None:
+            self._playing = False
+            return
+        if self._detector is None or beside.words != self._detector.words:
+            self._detector = WakeDetector(WakeSettings(beside.words, OWN_THRESHOLD, refractory_s=0.0))
+        elif not self._playing:
+            self._detector.reset()
+        self._playing = True
+        for hit in self._detector.push(played):
+            self._heard[hit.name] = hit.time_s
+
+    def said(self, hit: WakeHit) -> bool:
+        """Whether this hit is an echo of Wren's own voice."""
+        own = hit.time_s - self._heard.get(hit.name, -np.inf) <= OWN_S
+        self.dismissed += own
+        return own
 
 
 def wake_words(words: Iterable[str]) -> tuple[str, ...]:

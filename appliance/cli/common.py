@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from appliance.app import Wren, WrenSettings
+    from appliance.settings import Settings
     from models import Store
 
 __all__ = ["add_home_options", "model_store", "open_wren", "print_json", "settings_from", "warn"]
@@ -25,8 +26,8 @@ def add_home_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings_from(arguments: argparse.Namespace) -> WrenSettings:
-    """Settings as the options say."""
+def settings_from(arguments: argparse.Namespace, loaded: Settings | None = None) -> WrenSettings:
+    """Settings as the options say; `loaded` are those of the settings file, which is read where none are given."""
     from appliance.app import WrenSettings
     from appliance.overrides import engine_overrides
     from appliance.settings import load_settings
@@ -34,7 +35,7 @@ def settings_from(arguments: argparse.Namespace) -> WrenSettings:
 
     words = getattr(arguments, "wake", None)
     wake = WakeSettings(words=wake_words(words)) if words else WakeSettings()
-    engines = engine_overrides(load_settings().settings.engines)
+    engines = engine_overrides((load_settings().settings if loaded is None else loaded).engines)
     return WrenSettings(home_file=arguments.home, area=arguments.area, wake=wake, engines=engines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from appliance.cli.common import add_home_options, model_store, print_json, settings_from
+from appliance.cli.common import add_home_options, print_json, settings_from
 
 __all__ = ["add", "run"]
 
@@ -22,11 +22,13 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(arguments: argparse.Namespace) -> int:
     """Run all checks; 1 if one failed."""
     from appliance.app import Wren
-    from appliance.telemetry.checks import environment, run_checks
+    from appliance.overrides import open_store
+    from appliance.telemetry.checks import check_settings, environment, run_checks
 
-    settings, store = settings_from(arguments), model_store()
+    loaded, first = check_settings()
+    settings, store = settings_from(arguments, loaded), open_store(loaded.models)
     checks = []
-    for check in run_checks(store, lambda: Wren.open(settings, store=store, fetch=False)):
+    for check in (*first, *run_checks(store, loaded, lambda: Wren.open(settings, store=store, fetch=False))):
         checks.append(check)
         if not arguments.json:
             print(f"{_MARKS[check.status]}  {check.name:<24} {check.detail}", flush=True)

@@ -19,8 +19,9 @@ from models.errors import ModelsError
 
 if TYPE_CHECKING:
     from appliance.app import Wren
+    from appliance.settings import Settings
 
-__all__ = ["Check", "run_checks"]
+__all__ = ["Check", "check_settings", "run_checks"]
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -47,7 +48,24 @@ class Check:
         return asdict(self)
 
 
-def run_checks(store: Store, open_wren: Callable[[], Wren]) -> Iterator[Check]:
+def check_settings() -> tuple[Settings, tuple[Check, ...]]:
+    """The settings that hold, and what is to be said of their file; the defaults where it cannot be used, so that all
+    else is still looked at."""
+    from appliance.settings import Settings, load_settings
+
+    try:
+        loaded = load_settings()
+    except ApplianceError as error:
+        fix = "mend that line (wren config check says when it is right); until then the defaults are checked here"
+        return Settings(), (Check("settings", "fail", str(error), fix),)
+    if loaded.warnings:
+        told = tuple(Check("settings", "warn", warning, f"see: {loaded.path}") for warning in loaded.warnings)
+        return loaded.settings, told
+    detail = str(loaded.path) if loaded.exists else f"the defaults: there is no {loaded.path}"
+    return loaded.settings, (Check("settings", "ok", detail),)
+
+
+def run_checks(store: Store, settings: Settings, open_wren: Callable[[], Wren]) -> Iterator[Check]:
     """All checks, cheap ones first; `open_wren` is called once, for the self-test."""
     yield _python()
     yield _cores()
@@ -57,7 +75,7 @@ def run_checks(store: Store, open_wren: Callable[[], Wren]) -> Iterator[Check]:
     yield _disk(store)
     yield from _packs(store)
     yield from _machine()
-    yield from _mqtt()
+    yield from _mqtt(settings)
     yield from _self_test(open_wren)
 
 
@@ -160,13 +178,12 @@ def _machine() -> Iterator[Check]:
         yield Check("power", "warn", row.text, None if row.command is None else f"run: {row.command}")
 
 
-def _mqtt() -> Iterator[Check]:
+def _mqtt(settings: Settings) -> Iterator[Check]:
     """Where Wren speaks MQTT, and how to look at it. Connects to nothing: the page says whether the link is up."""
     from appliance.mqtt.broker import EmbeddedBroker, find_mosquitto
     from appliance.mqtt.client_id import state_folder
-    from appliance.settings import load_settings
 
-    mqtt = load_settings().settings.mqtt
+    mqtt = settings.mqtt
     if not mqtt.enabled or (mqtt.host is None and not mqtt.embedded):
         yield Check("mqtt", "ok", "off (see: wren config show mqtt)")
     elif mqtt.host is not None:

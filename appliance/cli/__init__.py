@@ -20,7 +20,7 @@ EXIT_INTERRUPTED: Final = 130
 
 COMMANDS: Final = (
     *("run", "demo", "doctor", "devices", "listen", "understand", "say"),
-    *("probe", "plan", "models", "engines", "bench", "config"),
+    *("probe", "plan", "models", "engines", "bench", "config", "mqtt"),
 )
 """One module of this package each, with `add(subparsers)` and `run(arguments) -> int`; imported when it is used."""
 

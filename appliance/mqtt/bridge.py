@@ -22,7 +22,15 @@ from appliance.errors import ApplianceError
 from appliance.events import Event
 from appliance.mqtt.commands import MAX_COMMAND_BYTES
 from appliance.mqtt.commands_router import BURST, ERRORS_PER_SECOND, Answer, Bucket, CommandRouter
-from appliance.mqtt.discovery import DeviceInfo, Discovery, Mode, Outgoing, discovery_messages, transition
+from appliance.mqtt.discovery import (
+    REMOVED,
+    DeviceInfo,
+    Discovery,
+    Mode,
+    Outgoing,
+    discovery_messages,
+    transition,
+)
 from appliance.mqtt.entities import Topics, state_payloads
 from appliance.mqtt.entities_table import ENTITIES
 from appliance.mqtt.protocol import ONLINE, Kind, Link, Message, Refused
@@ -51,6 +59,8 @@ MAX_FOUND: Final = 500
 """Discovery messages of ours that may stand at the broker; more were not left by us."""
 SETTLE_S: Final = 0.5
 """What stands at the broker comes right after the subscription; so long the last of it is waited for."""
+GHOSTS_S: Final = 5.0
+"""After a connection, until what stood under former prefixes has come and is cleared."""
 STEP_S: Final = 0.5
 """Between the steps of a change of discovery, so that none overtakes the one before."""
 BIRTH_DELAY_S: Final = (0.5, 3.0)
@@ -70,6 +80,10 @@ class BridgeSettings:
     """Tell what was said."""
     models: dict[str, str] = field(default_factory=dict)
     """Task -> model, to be shown beside the engine."""
+    ghosts: tuple[str, ...] = ()
+    """Filters of where this appliance was before: what stands there is cleared."""
+    on_cleared: Callable[[], None] = lambda: None
+    """Told once nothing stands there any more."""
 
 
 class Bridge:
@@ -125,6 +139,8 @@ class Bridge:
         link.subscribe(f"{self._settings.discovery_prefix}/status", self._on_status)
         for pattern in self.discovery.filters:
             link.subscribe(pattern, self._on_found, DISCOVERY_BYTES)
+        for pattern in self._settings.ghosts:
+            link.subscribe(pattern, self._on_ghost, DISCOVERY_BYTES)
         link.on_refused(self._on_refused)
         link.on_ready(self._on_ready)
         self._unsubscribe = self._service.hub.subscribe(self._on_event)
@@ -187,6 +203,10 @@ class Bridge:
         if message.retain:
             self._put(lambda: self._note_found(message))
 
+    def _on_ghost(self, message: Message) -> None:
+        if message.retain and message.payload:  # straight to the link, which keeps it until the broker has it
+            self._link.publish(message.topic, REMOVED, kind=Kind.STATE, retain=True)
+
     def _tell(self, topic: str) -> Callable[[Answer], None]:
         def tell(answer: Answer) -> None:
             self._link.publish(topic, encode(answer), kind=Kind.EVENT)
@@ -247,6 +267,13 @@ class Bridge:
         """Connected, perhaps to a broker that has forgotten everything."""
         self._look()
         self._tell_all()
+        if self._settings.ghosts:
+            self._later(self._ghosts_gone, GHOSTS_S)
+
+    def _ghosts_gone(self) -> None:
+        link = self._link.state()
+        if link.connected and link.queued == 0:
+            self._settings.on_cleared()
 
     def _tell_all(self) -> None:
         """Discovery, then state."""

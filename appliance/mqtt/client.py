@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final
 from appliance.mqtt.backoff import FORGET_TAKEOVER_S, Backoff, Trouble
 from appliance.mqtt.client_faults import LinkFault, VersionRefused
 from appliance.mqtt.client_inbox import Inbox
-from appliance.mqtt.client_session import Session, Target, Version
+from appliance.mqtt.client_session import VERSIONS, Session, Version, broker_of, target_of
 from appliance.mqtt.client_topics import check_topic
 from appliance.mqtt.outbox import Outbox, Outgoing
 from appliance.mqtt.protocol import MAX_BYTES, OFFLINE, ONLINE, Handler, Kind, LinkState, Message, Refused
-from appliance.mqtt.tls import tls_context
 
 if TYPE_CHECKING:
     from appliance.settings import MqttSettings
@@ -26,7 +25,6 @@ __all__ = ["MqttClient"]
 
 _LOG = logging.getLogger(__name__)
 
-VERSIONS: Final[tuple[Version, ...]] = ("5", "3.1.1")
 STEP_S: Final = 1.0
 """Longest sleep of the thread; a publish, and the network, wake it."""
 GOODBYE_S: Final = 2.0
@@ -39,7 +37,6 @@ UNSTABLE_S: Final = 60.0
 REASSERT_S: Final = 1.0
 """Between two corrections of the availability topic: whoever writes there again and again is not to be fought."""
 MAX_DENIED: Final = 50
-PORT, TLS_PORT = 1883, 8883
 
 
 class MqttClient:
@@ -147,7 +144,7 @@ class MqttClient:
         with self._lock:
             return LinkState(
                 connected=self._session is not None,
-                broker=self._broker,
+                broker=broker_of(self._settings),
                 reason=self._reason if self._session is None else self._oddity(),
                 denied=tuple(self._denied),
                 queued=self._outbox.queued,
@@ -157,22 +154,6 @@ class MqttClient:
                 faults=self._inbox.faults + self._faults,
                 protocol=self._version,
             )
-
-    @property
-    def _broker(self) -> str:
-        return self._target(tls=False).broker + (" (TLS)" if self._settings.tls else "")
-
-    def _target(self, *, tls: bool = True) -> Target:
-        settings = self._settings
-        return Target(
-            host=settings.host or "localhost",
-            port=settings.port or (TLS_PORT if settings.tls else PORT),
-            username=settings.username,
-            password=settings.password,
-            tls=tls_context(settings) if tls else None,
-            client_id=self._client_id,
-            will_topic=self._availability,
-        )
 
     def _oddity(self) -> str:
         """What is wrong with a connection that stands."""
@@ -228,7 +209,7 @@ class MqttClient:
             self._announced_s, self._echoed, self._reassert_s = None, False, None
             self._outbox.forget(self._availability)  # discovery and state come before `online`
             filters = self._inbox.filters
-        _LOG.info("connected to %s with MQTT %s", self._target(tls=False).broker, session.version)
+        _LOG.info("connected to %s with MQTT %s", broker_of(self._settings), session.version)
         politely = False
         try:
             session.subscribe([self._availability, *filters])
@@ -257,9 +238,7 @@ class MqttClient:
 
     def _open(self) -> Session:
         """Connect with MQTT 5, or with 3.1.1 where the broker takes no other."""
-        target = self._target()
-        if target.password is not None and target.username is None:
-            raise LinkFault(Trouble.REFUSED, "mqtt.password is set without mqtt.username; set both")
+        target = target_of(self._settings, self._client_id, self._availability)
         for version in VERSIONS[1:] if self._only_old else VERSIONS:
             session = Session(target, version, self._wake, self._received, self._answered)
             try:

@@ -15,9 +15,9 @@ from platformdirs import user_state_path
 from appliance.errors import ApplianceError
 from models.paths import DEVICE_STATE
 
-__all__ = ["MqttFolderError", "keep_secret", "kept_id", "state_folder"]
+__all__ = ["ID", "MqttFolderError", "keep_secret", "kept_id", "state_folder"]
 
-_ID: Final = re.compile(r"wren-[0-9a-f]{8}")
+ID: Final = re.compile(r"wren-[0-9a-f]{8}")
 
 
 class MqttFolderError(ApplianceError):
@@ -44,7 +44,7 @@ def kept_id(folder: Path) -> str:
 
     Raises `MqttFolderError`.
     """
-    return keep_secret(folder / "id", lambda: f"wren-{secrets.token_hex(4)}", _ID)
+    return keep_secret(folder / "id", lambda: f"wren-{secrets.token_hex(4)}", ID)
 
 
 def keep_secret(path: Path, make: Callable[[], str], shape: re.Pattern[str]) -> str:

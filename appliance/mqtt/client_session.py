@@ -23,6 +23,7 @@ from appliance.mqtt.client_faults import (
 )
 from appliance.mqtt.outbox import Outgoing
 from appliance.mqtt.protocol import OFFLINE, Kind, Message
+from appliance.mqtt.tls import tls_context
 
 if TYPE_CHECKING:
     import ssl
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from paho.mqtt.client import Client
     from pydantic import SecretStr
 
-__all__ = ["Session", "Target", "Version"]
+    from appliance.settings import MqttSettings
+
+__all__ = ["VERSIONS", "Session", "Target", "Version", "broker_of", "target_of"]
 
 CONNECT_TIMEOUT_S: Final = 4.0
 """For TCP and TLS each, and for the broker's answer to CONNECT."""
@@ -49,8 +52,12 @@ QOS: Final = {Kind.STATE: 1, Kind.EVENT: 2, Kind.COMMAND: 1}
 """Events with 2: an event that comes twice is two events. Brokers pass it on only once we have released it, so what a
 broker that hangs, or a dead link, has swallowed can be sent again and still comes once."""
 
+PORT, TLS_PORT = 1883, 8883
+
 Version = str
 """`5` or `3.1.1`."""
+VERSIONS: Final[tuple[Version, ...]] = ("5", "3.1.1")
+"""In the order in which they are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +70,39 @@ class Target:
     password: SecretStr | None
     tls: ssl.SSLContext | None
     client_id: str
-    will_topic: str
+    will_topic: str | None
+    broker: str
+    """For people."""
 
-    @property
-    def broker(self) -> str:
-        """For people."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}{' (TLS)' if self.tls is not None else ''}"
+
+def target_of(settings: MqttSettings, client_id: str, will_topic: str | None) -> Target:
+    """Where the settings lead. Reads the certificates. Raises `LinkFault` where they, or the credentials, cannot do."""
+    if settings.password is not None and settings.username is None:
+        raise LinkFault(Trouble.REFUSED, "mqtt.password is set without mqtt.username; set both")
+    return Target(
+        host=_host(settings),
+        port=_port(settings),
+        username=settings.username,
+        password=settings.password,
+        tls=tls_context(settings),
+        client_id=client_id,
+        will_topic=will_topic,
+        broker=broker_of(settings),
+    )
+
+
+def broker_of(settings: MqttSettings) -> str:
+    """The broker as people are told of it: `host:port`, and `(TLS)` where it is."""
+    host = _host(settings)
+    return f"{f'[{host}]' if ':' in host else host}:{_port(settings)}{' (TLS)' if settings.tls else ''}"
+
+
+def _host(settings: MqttSettings) -> str:
+    return settings.host or "localhost"
+
+
+def _port(settings: MqttSettings) -> int:
+    return settings.port or (TLS_PORT if settings.tls else PORT)
 
 
 class Session:
@@ -181,7 +214,8 @@ class Session:
             client.username_pw_set(target.username, password)
         if target.tls is not None:
             client.tls_set_context(target.tls)
-        client.will_set(target.will_topic, OFFLINE, qos=1, retain=True)
+        if target.will_topic is not None:
+            client.will_set(target.will_topic, OFFLINE, qos=1, retain=True)
         client.on_socket_open = _send_at_once
         client.on_connect = self._connack
         client.on_disconnect = self._disconnected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["check_filter", "check_topic", "matches"]
+__all__ = ["check_filter", "check_topic", "matches", "overlap"]
 
 MAX_BYTES: Final = 1024
 """Of one topic; the standard allows 65,535, and nobody needs it."""
@@ -38,6 +38,18 @@ def matches(topic_filter: str, topic: str) -> bool:
         if position >= len(given) or level not in {"+", given[position]}:
             return False
     return len(wanted) == len(given)
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some topic matches both (right) filters."""
+    first, second = one.split("/"), other.split("/")
+    for left, right in zip(first, second, strict=False):
+        if "#" in (left, right):
+            return True
+        if left != right and "+" not in (left, right):
+            return False
+    rest = first[len(second) :] or second[len(first) :]
+    return rest in ([], ["#"])
 
 
 def _check_text(text: str, what: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from appliance.audio.sounds import Sound
+from appliance.errors import ApplianceError
 
 __all__ = ["LONGEST_S", "Alarm"]
 
@@ -41,11 +42,15 @@ class Alarm:
         self._until_s = None
 
     def tick(self, now_s: float) -> None:
-        """Play when it is time."""
+        """Play when it is time. Raises what playing raises, and is off then."""
         if self._until_s is None:
             return
         if now_s >= self._until_s:
             self.end()
         elif now_s >= self._next_s:
-            self._play(SOUND)
+            try:
+                self._play(SOUND)
+            except ApplianceError:
+                self.end()
+                raise
             self._next_s = now_s + EVERY_S

@@ -12,12 +12,12 @@ from dataclasses import asdict
 from typing import Final
 
 from appliance.audio.sounds import Sound
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, NoDeviceError
 from appliance.mqtt import commands
 from appliance.mqtt.commands import COMMANDS, Command, CommandError, parse_command, request_id
 from appliance.mqtt.commands_alarm import Alarm
 from appliance.mqtt.commands_speech import Speech, SpeechQueue
-from appliance.mqtt.controls import Controls, Speaker
+from appliance.mqtt.controls import Controls, Speaker, TimerView
 
 __all__ = ["Answer", "Bucket", "CommandRouter"]
 
@@ -113,7 +113,6 @@ class CommandRouter:
             self.alarm.tick(now_s)
         except ApplianceError as error:
             _LOG.warning("the alarm cannot sound, so it is off: %s", error)
-            self.alarm.end()
 
     def _carry_out(self, name: str, command: Command, now_s: float) -> None:  # noqa: PLR0912 - a case a command
         told: Answer = {}
@@ -125,8 +124,9 @@ class CommandRouter:
                 answer = self._spoken(name, command)
                 return self._say(Speech(command.text, answer, command.pre_announce, urgent))
             case commands.Listen():
-                if not self._speaker.listen():
-                    raise CommandError("mqtt.no_microphone", "this machine's own microphone is not in use")
+                # Without sound there is no end of speech: it would listen for ever.
+                if self._controls.view().microphone != "live" or not self._speaker.listen():
+                    raise CommandError("mqtt.no_microphone", "this machine's own microphone is muted, or not there")
             case commands.Stop():
                 self.alarm.end()
                 self.speech.drop()
@@ -144,15 +144,16 @@ class CommandRouter:
             case commands.Language():
                 self._choose(command.code, self._controls.view().languages, self._controls.set_language)
             case commands.TimerStart():
-                told = {"timer": asdict(self._controls.start_timer(command.seconds, command.name))}
+                told = {"timer": _told(self._controls.start_timer(command.seconds, command.name))}
             case commands.TimerCancel():
                 if not self._controls.cancel_timer(command.timer):
                     raise CommandError("mqtt.no_timer", f"there is no timer {command.timer}; `timers` lists them")
             case commands.Timers():
-                told = {"timers": [asdict(timer) for timer in self._controls.timers()]}
+                told = {"timers": [_told(timer) for timer in self._controls.timers()]}
             case commands.Alarm():
                 if command.state == "ON":
                     self.alarm.start(now_s, command.duration)
+                    self.alarm.tick(now_s)  # so that one that cannot sound is refused
                 else:
                     self.alarm.end()
             case commands.TestSound():
@@ -166,6 +167,8 @@ class CommandRouter:
         return self._on_result({"command": name, "id": command.id, "outcome": "done", **told})
 
     def _say(self, speech: Speech) -> None:
+        if not self._speaker.audible():
+            raise NoDeviceError("nobody would hear it: this machine has no speaker that is open, and no page is open")
         if not self.speech.add(speech):
             raise CommandError("mqtt.busy", "as many messages wait to be said as Wren takes; try again later")
 
@@ -177,3 +180,7 @@ class CommandRouter:
         if name not in options:
             raise CommandError("mqtt.no_such", f"there is no {name!r} here, only {', '.join(options) or 'nothing'}")
         choose(name)
+
+
+def _told(timer: TimerView) -> Answer:
+    return {**asdict(timer), "left_s": round(timer.left_s, 1)}

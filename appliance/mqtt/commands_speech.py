@@ -128,6 +128,8 @@ class SpeechQueue:
             # Somebody began to speak in the moment between asking and saying.
             current.speaking, current.outcome = False, None
         elif outcome is not None:
+            if outcome == "answered" and not self._speaker.audible():
+                outcome = "failed"  # the speaker was unplugged: time went on without anybody hearing it
             current.speech.answer(_ENDED.get(outcome, "failed"))
             return True
         waited_s = now_s - current.since_s

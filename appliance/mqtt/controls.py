@@ -130,6 +130,10 @@ class Speaker(Protocol):
         """Say something when nobody is busy; `ended` hears how it went (`Service.say`). False: busy, try again."""
         ...
 
+    def audible(self) -> bool:
+        """There is a speaker of this machine, or an open page; else nobody would hear what is said."""
+        ...
+
     def busy(self) -> bool:
         """Somebody speaks or is spoken to, or nobody is there to speak to."""
         ...

@@ -21,6 +21,7 @@ __all__ = [
     "Discovery",
     "Mode",
     "Outgoing",
+    "discovery_filters",
     "discovery_messages",
     "transition",
 ]
@@ -68,8 +69,13 @@ class Discovery:
 
     @property
     def filters(self) -> tuple[str, str]:
-        """Matches all topics that discovery messages of this appliance may stand on; the two do not overlap."""
-        return self.device_topic, f"{self.prefix}/+/{self.topics.device_id}/+/config"
+        """See `discovery_filters`."""
+        return discovery_filters(self.prefix, self.topics.device_id)
+
+
+def discovery_filters(prefix: str, device: str) -> tuple[str, str]:
+    """Matches all topics that discovery messages of an appliance may stand on; the two do not overlap."""
+    return f"{prefix}/device/{device}/config", f"{prefix}/+/{device}/+/config"
 
 
 def discovery_messages(discovery: Discovery, table: Sequence[Entity], controls: ControlsView) -> dict[str, bytes]:

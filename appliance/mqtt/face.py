@@ -12,6 +12,7 @@ from appliance.mqtt.broker import EmbeddedBroker
 from appliance.mqtt.client import MqttClient
 from appliance.mqtt.client_id import kept_id, state_folder
 from appliance.mqtt.discovery import DeviceInfo
+from appliance.mqtt.places import Place, former_places, ghost_filters, keep_place
 
 if TYPE_CHECKING:
     from appliance.mqtt.controls import Controls
@@ -52,12 +53,17 @@ class Mqtt:
         # The id at the broker may be set by hand; topics keep the one that was made, or entities would move.
         self.link = MqttClient(settings, client_id=own, availability_topic=f"{settings.prefix}/{own}/availability")
         device = DeviceInfo(NAME, machine or "Linux", metadata.version("wren"), service.wren.area)
+        # A broker of our own keeps nothing.
+        now = Place(settings.prefix, settings.discovery_prefix)
+        former = () if self.broker is not None else former_places(folder, now)
         told = BridgeSettings(
             device,
             discovery_prefix=settings.discovery_prefix,
             discovery=settings.discovery,
             transcripts=settings.transcripts,
             models={task: choice.model for task, choice in service.wren.plan.tasks.items()},
+            ghosts=ghost_filters(former, now, own),
+            on_cleared=lambda: keep_place(folder, now),
         )
         self._bridge = Bridge(self.link, service, controls, told)
         self._bridge.start()

@@ -169,13 +169,16 @@ class FakeService:
         self.hub = Hub()
         self.said: list[tuple[str, Callable[[str], None]]] = []
         self.stops = self.listens = 0
-        self.free = True
+        self.free = self.heard = True
         self.has_microphone = True
         self.open: dict[str, str] = {}
         self.times_s: list[float] = []
         self.wren = SimpleNamespace(
             opener=SimpleNamespace(settled={"asr": SimpleNamespace(backend="ort-cpu", precision="int8")})
         )
+
+    def audible(self) -> bool:
+        return self.heard
 
     def busy(self) -> bool:
         return not self.free

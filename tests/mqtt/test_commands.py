@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -187,6 +189,14 @@ def test_listening_needs_a_microphone(desk: Desk) -> None:
     assert code(desk) == "mqtt.no_microphone"
 
 
+@pytest.mark.parametrize("microphone", ["muted", "absent", None])
+def test_a_microphone_that_gives_no_sound_is_not_listened_to_for_ever(desk: Desk, microphone: Any) -> None:
+    desk.controls.state = replace(desk.controls.state, microphone=microphone)
+    assert not desk.send("listen")
+    assert code(desk) == "mqtt.no_microphone"
+    assert not desk.service.listens
+
+
 def test_timers_are_listed(desk: Desk) -> None:
     desk.send("timer_start", '{"seconds": 300, "name": "pasta"}')
     desk.send("timers", '{"id": "t"}')
@@ -325,6 +335,22 @@ def test_stop_drops_what_waits(desk: Desk) -> None:
     assert len(desk.service.said) == 1
 
 
+@pytest.mark.parametrize("name", ["say", "announce"])
+def test_what_nobody_would_hear_is_refused_and_not_said_to_be_done(desk: Desk, name: str) -> None:
+    desk.service.heard = False
+    assert not desk.send(name, "Dinner is ready")
+    assert code(desk) == "audio.no-device"
+
+
+def test_what_was_said_to_a_speaker_that_has_gone_has_failed(desk: Desk) -> None:
+    desk.send("say", "Dinner is ready")
+    desk.wait(0.1)
+    desk.service.heard = False
+    desk.service.said[0][1]("answered")
+    desk.wait(0.1)
+    assert desk.results[0]["outcome"] == "failed"
+
+
 # ---- the alarm
 
 
@@ -353,10 +379,17 @@ def test_stop_ends_the_alarm(desk: Desk) -> None:
     assert not desk.router.alarm.on
 
 
-def test_an_alarm_that_cannot_sound_is_off(desk: Desk) -> None:
+def test_an_alarm_that_cannot_sound_is_refused(desk: Desk) -> None:
     desk.controls.broken = True
+    assert not desk.send("alarm", "ON")
+    assert code(desk) == "audio.no-device"
+    assert not desk.router.alarm.on
+
+
+def test_an_alarm_that_can_sound_no_longer_is_off(desk: Desk) -> None:
     desk.send("alarm", "ON")
-    desk.wait(0.1)
+    desk.controls.broken = True
+    desk.wait(EVERY_S + 0.1)
     assert not desk.router.alarm.on
 
 

@@ -22,7 +22,7 @@ from tests.fakes import FakeRecogniser, FakeSynthesiser, FakeThinker, FakeVadEng
 class FakeWren:
     """Sessions of fakes."""
 
-    def session(self, name: str, runner: Runner, player: Player, emit: Callable[..., None], *, wake: bool) -> Session:
+    def session(self, name: str, runner: Runner, player: Player, emit: Callable[..., None], **_: object) -> Session:
         parts = SessionParts(
             wake=None,
             vad=VoiceActivity(FakeVadEngine()),
@@ -147,6 +147,22 @@ def test_without_a_speaker_of_its_own_every_page_says_it_and_the_last_one_counts
     assert talk.ended == []
     talk.players["other"].heard()
     talk.until(lambda: talk.ended == ["answered"])
+
+
+def test_while_the_machines_own_speaker_is_unplugged_pages_are_spoken_to(talk: Talk) -> None:
+    talk.open(LOCAL)
+    open_now = [False]
+    talk.service.speaker_open = lambda: open_now[0]
+    assert not talk.service.audible()
+    assert not talk.say(), "nobody would hear it"
+    talk.open("page")
+    assert talk.service.audible()
+    assert talk.say()
+    assert talk.players["page"].complete.wait(10.0)
+    assert not talk.players[LOCAL].complete.is_set()
+    open_now[0] = True
+    assert talk.say()
+    assert talk.players[LOCAL].complete.wait(10.0)
 
 
 def test_listening_begins_at_the_machines_own_microphone(talk: Talk) -> None:

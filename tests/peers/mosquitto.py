@@ -22,7 +22,12 @@ import pytest
 
 __all__ = ["PASSWORDS", "Gate", "Mosquitto", "Seen", "Watcher", "free_port", "mosquitto", "until"]
 
-PASSWORDS: Final = {"wren": "wren-secret", "home": "home-secret", "limited": "limited-secret"}
+PASSWORDS: Final = {
+    "wren": "wren-secret",
+    "home": "home-secret",
+    "limited": "limited-secret",
+    "reader": "reader-secret",
+}
 ACCESS: Final = """\
 user home
 topic readwrite #
@@ -33,6 +38,8 @@ topic read other/allowed/#
 user limited
 topic write wren/#
 topic deny wren/box/secret
+user reader
+topic read #
 """
 PROGRAMS: Final = ("mosquitto", "mosquitto_passwd", "mosquitto_sub", "openssl")
 TIMEOUT_S: Final = 15.0

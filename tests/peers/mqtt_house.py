@@ -15,12 +15,12 @@ from appliance.controls import HouseControls
 from appliance.mqtt.client import MqttClient
 from appliance.mqtt.face import Mqtt
 from appliance.service import Service
-from appliance.settings import MqttSettings, Settings, load_settings
+from appliance.settings import MqttSettings, Settings, change_settings, load_settings
 from appliance.web import MachineState
 from tests.mqtt.local_audio import FakeLocalAudio
 from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, until
 
-__all__ = ["House", "ask", "at", "latest", "started"]
+__all__ = ["House", "ask", "at", "latest", "started", "use_broker"]
 
 
 class House:
@@ -69,6 +69,12 @@ def at(broker: Mosquitto, user: str = "wren", **changes: Any) -> MqttSettings:
     return MqttSettings(
         host="127.0.0.1", port=broker.port, username=user, password=SecretStr(PASSWORDS[user])
     ).model_copy(update=changes)
+
+
+def use_broker(broker: Mosquitto, file: Path, user: str = "wren", **more: str) -> None:
+    """Set this broker, as a person does, in the settings file that `wren` reads."""
+    mine = {"host": "127.0.0.1", "port": broker.port, "username": user, "password": PASSWORDS[user], **more}
+    change_settings(file, {f"mqtt.{name}": value for name, value in mine.items()})
 
 
 @contextmanager

@@ -103,23 +103,6 @@ def test_timers_are_those_that_are_spoken_of(wren: Wren, broker: Mosquitto, watc
         assert ask(house, watcher, "timer_cancel", timer=timer["id"])["code"] == "mqtt.no_timer"
 
 
-@pytest.mark.parametrize("discovery", ["components", "device", "both"])
-def test_who_takes_wren_away_as_documented_leaves_nothing(
-    wren: Wren, broker: Mosquitto, watcher: Watcher, tmp_path: Path, discovery: str
-) -> None:
-    with started(wren, at(broker, discovery=discovery), tmp_path / "wren.toml") as house:
-        until(lambda: latest(watcher, f"{house.base}/availability") == b"online", "online")
-    before = Watcher(broker, "#")
-    until(lambda: any(one.topic.startswith("homeassistant/") for one in before.seen), "discovery stands")
-    before.close()
-    broker.forget(house.base, house.base.rpartition("/")[2])
-    after = Watcher(broker, "#")
-    after.publish("other/last", b"1")
-    until(lambda: after.payloads("other/last"), "all that stands has come")
-    after.close()
-    assert [one.topic for one in after.seen] == ["other/last"]
-
-
 def test_what_is_wrong_with_the_connection_is_told(
     wren: Wren, broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

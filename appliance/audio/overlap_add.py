@@ -30,7 +30,7 @@ def hann(frame: int) -> Samples:
 
 
 def root_hann(frame: int) -> Samples:
-    """Square root of `hann`: for use before and behind the process, where it fades what the process did at the edges."""
+    """Square root of `hann`: for use before and behind a process, where it fades what was done at the edges."""
     window: Samples = np.sqrt(hann(frame), dtype=np.float32)
     return window
 
@@ -151,8 +151,8 @@ def _overlapped(window: Samples, hop: int) -> float:
     ripple = float(np.abs(sums - mean).max())
     if mean <= 0.0 or ripple > MAX_RIPPLE * mean:
         raise WindowError(
-            f"a window of {window.size} samples shifted by {hop} adds up to {sums.min():.4g} to {sums.max():.4g} and not"
-            " to one number: what went in would not come out; take a hop that fits the window (half or a quarter of"
+            f"a window of {window.size} samples shifted by {hop} adds up to {sums.min():.4g} to {sums.max():.4g},"
+            " not to one number: what went in would not come out; take a hop that fits the window (half or a quarter of"
             " it for `hann`)"
         )
     return mean

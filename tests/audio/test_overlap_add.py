@@ -11,7 +11,6 @@ from appliance.audio.frame import Samples
 from appliance.audio.overlap_add import StreamingOverlapAdd, hann, root_hann
 from appliance.errors import WindowError
 
-
 UNEVEN = np.array([1, 4, 3, 4, 2, 3, 1], dtype=np.float32)
 """A window that is no multiple of its hop (3): what lies three apart adds up to 6."""
 

@@ -162,7 +162,7 @@ class Session:
         self._ring.push(sound.speech)
         if self._hearing:
             self._parts.recogniser.push(sound.speech)
-        self._heard = self._ears.push(sound.speech, sound.detection)
+        self._heard = self._ears.push(sound.speech, sound.voice)
         if self._state.phase is Phase.LISTENING:
             self._listen_to(self._heard)
         self._mind_interruptions(sound.speech, self._heard)
@@ -206,7 +206,7 @@ class Session:
 
     def _wake(self, wake: WakeDetector, sound: EarFrames) -> None:
         self._own_voice.push(sound.played, wake)
-        for hit in wake.push(sound.detection):
+        for hit in wake.push(sound.wake):
             if self._own_voice.said(hit):
                 _LOG.info("session %s: %s was Wren's own voice", self.name, hit.name)
                 continue

@@ -51,8 +51,15 @@ class Processors:
 
     high_pass: Processor
     echo: EchoProcessor
-    detection: Processor
-    """Noise suppressor and gain control, for what listens for wake words and speech."""
+    wake: Processor
+    """Gain control."""
+    voice: Processor
+    """Noise suppressor and gain control."""
+
+    def reset(self) -> None:
+        """Forget all sound, and the room."""
+        for processor in (self.high_pass, self.echo, self.wake, self.voice):
+            processor.reset()
 
 
 def open_processors() -> Processors:
@@ -66,7 +73,8 @@ def open_processors() -> Processors:
     return Processors(
         high_pass=AudioProcessor(RATE_HZ, 1, high_pass_filter=True),
         echo=EchoCanceller(RATE_HZ, 1, stream_delay_ms=round(LEAD_S * 1000)),
-        detection=AudioProcessor(
+        wake=AudioProcessor(RATE_HZ, 1, auto_gain_control=True, agc_max_gain_db=MAX_GAIN_DB),
+        voice=AudioProcessor(
             RATE_HZ, 1, noise_suppression=True, auto_gain_control=True, ns_level=1, agc_max_gain_db=MAX_GAIN_DB
         ),
     )

@@ -129,6 +129,14 @@ def test_all_timers_or_those_of_a_room_can_be_cancelled(kitchen: Kitchen) -> Non
     assert kitchen.say("cancel all timers") == "No timers were canceled."
 
 
+@pytest.mark.parametrize("said", ["cancel all the timer", "cancel every timer", "stop all of my timer"])
+def test_all_is_no_timers_name(kitchen: Kitchen, said: str) -> None:
+    """The last letter of "timers" is easily lost."""
+    for _ in range(2):
+        kitchen.say("set a five minute timer")
+    assert kitchen.say(said) == "Canceled 2 timers."
+
+
 def test_there_is_an_end_to_timers(kitchen: Kitchen) -> None:
     for _ in range(MAX_TIMERS):
         kitchen.say("set a timer for five minutes")

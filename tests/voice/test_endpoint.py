@@ -76,14 +76,19 @@ def _ends_after(endpoint: MeaningEndpoint, **known: object) -> tuple[float, str]
     return 4.0, "never"
 
 
-WHOLE = {"understood": True, "certain": True, "verbatim": True, "closed": True}
+WHOLE = {"understood": True, "certain": True, "verbatim": True, "clear": True, "closed": True}
 NEAR = {**WHOLE, "verbatim": False}
 TABLE = [
     ({**WHOLE, "extension": Extension.NONE}, QUICK.whole_s, "whole"),
     ({**WHOLE, "extension": Extension.RARE}, QUICK.whole_s, "whole"),
     (NEAR, QUICK.near_whole_s, "near-whole"),
-    ({**WHOLE, "closed": False}, QUICK.near_whole_s, "near-whole"),
-    ({**WHOLE, "extension": Extension.LIKELY}, QUICK.may_go_on_s, "whole-so-far"),
+    ({**WHOLE, "clear": False}, QUICK.near_whole_s, "near-whole"),
+    ({**NEAR, "clear": False}, QUICK.may_go_on_s, "near-whole"),
+    ({**WHOLE, "closed": False}, QUICK.open_s, "whole-open"),
+    ({**WHOLE, "closed": False, "clear": False}, QUICK.near_whole_s, "near-whole"),
+    ({**WHOLE, "extension": Extension.LIKELY}, QUICK.clear_so_far_s, "whole-so-far"),
+    ({**WHOLE, "extension": Extension.LIKELY, "clear": False}, QUICK.may_go_on_s, "whole-so-far"),
+    ({**WHOLE, "extension": Extension.LIKELY, "closed": False}, QUICK.may_go_on_s, "whole-so-far"),
     ({**NEAR, "unfinished": True}, QUICK.unsure_s, "understood"),
     ({"understood": True, "certain": False}, QUICK.unsure_s, "understood"),
     ({"understood": False}, QUICK.not_understood_s, "silence-not-understood"),
@@ -98,7 +103,8 @@ def test_the_less_is_known_the_longer_it_waits(known: dict[str, object], wait_s:
 
 def test_the_waits_are_in_order_in_every_style() -> None:
     for style in (QUICK, PATIENT):
-        waits = [style.likely_s, style.whole_s, style.near_whole_s, style.may_go_on_s, style.unsure_s]
+        waits = [style.likely_s, style.whole_s, style.open_s, style.near_whole_s, style.clear_so_far_s]
+        waits += [style.may_go_on_s, style.unsure_s]
         assert waits == sorted(waits)
         assert waits[-1] < style.not_understood_s
     assert PATIENT.whole_s > QUICK.whole_s
@@ -111,7 +117,7 @@ def test_a_guess_is_worth_it_long_before_voice_activity_lets_go() -> None:
 
 def test_a_television_does_not_make_it_listen_for_ever() -> None:
     endpoint = MeaningEndpoint()
-    behind = replace(SPEAKING, understood=True, certain=True, verbatim=True, closed=True)
+    behind = replace(SPEAKING, understood=True, certain=True, verbatim=True, clear=True, closed=True)
     assert endpoint.decide(replace(behind, faint_s=0.5)).verdict is Verdict.WAIT
     assert endpoint.decide(replace(behind, faint_s=0.9)) == Decision(Verdict.END, "whole")
     as_loud = replace(SPEAKING, steady_s=QUICK.steady_s)
@@ -136,6 +142,7 @@ EVIDENCE = st.builds(
     faint_s=st.floats(0, 5),
     certain=st.booleans(),
     verbatim=st.booleans(),
+    clear=st.booleans(),
     closed=st.booleans(),
     unfinished=st.booleans(),
     extension=st.sampled_from(Extension),
@@ -177,7 +184,7 @@ def test_who_pauses_is_given_more_time_and_loses_it_again() -> None:
         _paused(endpoint, 0.5)
     endpoint.reset()
     patient_s, _ = _ends_after(endpoint, **could_go_on)
-    assert QUICK.may_go_on_s + 0.3 < patient_s < QUICK.may_go_on_s + 0.42
+    assert QUICK.clear_so_far_s + 0.3 < patient_s < QUICK.clear_so_far_s + 0.42
     for _ in range(30):
         endpoint.reset()
     assert endpoint.extra_s < 0.05

@@ -21,12 +21,16 @@ from typing import Final, Literal
 from appliance.intent.types import Understanding
 from appliance.voice.asr.protocol import Extension, Hypothesis, Reach
 
-__all__ = ["ACCEPT_GAP", "EARLY_GAP", "Accepted", "accepted_text"]
+__all__ = ["ACCEPT_GAP", "CLEAR_LOGP", "EARLY_GAP", "Accepted", "accepted_text", "clearly_heard"]
 
 ACCEPT_GAP: Final = 6.0
 """A phrase counts where it is at most this much less probable than the free text (natural logarithm)."""
 EARLY_GAP: Final = 2.0
 """The same for ending an utterance early: a wrong end cuts somebody off, so the evidence must be stronger."""
+CLEAR_LOGP: Final = -0.22
+"""Mean log-probability of a text's tokens, its end among them, from which it was clearly heard. Of the 94 commands 65 of
+74 whole sentences reach it; stopped in mid-word (a pause put in), of 14 texts that looked whole, one did ("… light" of
+"lights")."""
 
 _NOWHERE: Final = Reach(False, False, Extension.NONE)
 
@@ -57,6 +61,11 @@ class Accepted:
     def certain(self) -> bool:
         """Whether the evidence is strong enough to end the utterance early."""
         return self.complete and self.gap <= EARLY_GAP
+
+
+def clearly_heard(hypothesis: Hypothesis) -> bool:
+    """Whether the recogniser was sure of the free text."""
+    return hypothesis.logp >= CLEAR_LOGP * (hypothesis.tokens + 1)
 
 
 def accepted_text(hypothesis: Hypothesis, understood: Callable[[str], Understanding]) -> Accepted:

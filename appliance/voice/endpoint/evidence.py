@@ -26,7 +26,7 @@ class Verdict(Enum):
 class Decision:
     """A verdict and, for an end, its reason.
 
-    Reasons: whole | near-whole | whole-so-far | understood | silence | silence-not-understood | steady | no-speech |
+    Reasons: whole | whole-open | near-whole | whole-so-far | understood | silence | silence-not-understood | steady | no-speech |
     too-long.
     """
 
@@ -57,6 +57,8 @@ class Evidence:
     """What was understood is near enough to what was said for an early end."""
     verbatim: bool = False
     """The words as recognised are a whole sentence of the grammar; False where they only come near one."""
+    clear: bool = False
+    """The recogniser was sure of its words (`acceptance.CLEAR_LOGP`): half a word is rarely heard clearly."""
     closed: bool = False
     """The recogniser put a full stop (or ? or !): to its ear, melody and words, the sentence is over."""
     unfinished: bool = False

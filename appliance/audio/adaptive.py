@@ -44,7 +44,7 @@ class DepthSettings:
 
 PLAYBACK: Final = DepthSettings(least_s=0.03)
 """Of replies: no less than two or three blocks of a loudspeaker."""
-NETWORK: Final = DepthSettings(most_s=0.3)
+NETWORK: Final = DepthSettings(least_s=0.03, most_s=0.3)
 """Of sound from a network, where stalls of a fifth of a second are usual."""
 
 

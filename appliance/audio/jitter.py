@@ -122,9 +122,9 @@ class JitterBuffer:
         if self._next is None:
             self._next = at
         self._store(at, samples, now_s)
-        waiting = self._starts[-1] + self._pieces[-1].size - self._next if self._starts else 0
-        if waiting > MOST_WAITING_S * RATE_HZ:
-            self._let_go(waiting - round(MOST_WAITING_S * RATE_HZ))
+        while sum(piece.size for piece in self._pieces) > MOST_WAITING_S * RATE_HZ:
+            self._next = self._starts[0]
+            self._late += self._take(self._pieces[0].size).size
 
     def pull(self, now_s: float) -> Samples:
         """The next frame to play, [160] float32; ask every 10 ms."""
@@ -196,15 +196,6 @@ class JitterBuffer:
                 self._starts[0] += parts[-1].size
                 self._pieces[0] = piece[parts[-1].size :]
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-    def _let_go(self, count: int) -> None:
-        assert self._next is not None
-        self._late += count
-        until = self._next + count
-        while self._starts and self._starts[0] < until:
-            self._next = self._starts[0]
-            self._take(min(self._pieces[0].size, until - self._next))
-        self._next = max(until, self._next)
 
     # ---- what is played
 

@@ -69,6 +69,12 @@ class Conversation:
         for frame in self._capture.push(data):
             self._runner.push(frame)
 
+    def missed(self, samples: int) -> None:
+        """The page could not send some sound."""
+        if self._capture is not None:
+            self._sound_s = time.monotonic()
+            self._capture.missed(samples)
+
     def listen(self) -> None:
         """Begin an utterance."""
         self._call(lambda runner: runner.session.listen)
@@ -111,6 +117,12 @@ class Conversation:
             if player.timeouts or player.underruns:
                 name, counts = runner.session.name, (player.timeouts, player.underruns)
                 _LOG.info("session %s: %d replies never reported as played, %d gaps", name, *counts)
+        heard = None if self._capture is None else self._capture.stats()
+        if heard is not None and (heard.missing_s or heard.lost_s):
+            figures = (1000 * (heard.missing_s + heard.lost_s), 1000 * heard.concealed_s, 1000 * heard.jitter_s)
+            _LOG.info(
+                "session %s: %.0f ms of sound missing (%.0f made up), up to %.0f late", runner.session.name, *figures
+            )
         if runner.dropped_frames:
             _LOG.warning("session %s: %d frames were lost", runner.session.name, runner.dropped_frames)
 

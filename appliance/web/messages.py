@@ -8,10 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from appliance.web.errors import ProtocolError
 
-__all__ = ["ClientMessage", "Encoding", "Listen", "Played", "Start", "Stop", "Watch", "parse_message"]
+__all__ = ["ClientMessage", "Encoding", "Listen", "Missed", "Played", "Start", "Stop", "Watch", "parse_message"]
 
 MAX_TEXT: Final = 4096
 """Characters; ours have under 100."""
+MAX_MISSED: Final = 1 << 32
+"""Samples: six hours of the highest rate; a page that was away for longer has no session any more."""
 
 Encoding = Literal["s16le", "f32le"]
 
@@ -41,6 +43,14 @@ class Stop(_Message):
     type: Literal["stop"]
 
 
+class Missed(_Message):
+    """Sound before the next block that could not be sent: the network was too slow for it."""
+
+    type: Literal["missed"]
+    samples: int = Field(ge=1, le=MAX_MISSED)
+    """At the microphone's rate."""
+
+
 class Played(_Message):
     """The last sample of a reply has been played."""
 
@@ -57,7 +67,7 @@ class Watch(_Message):
     sessions: Literal["own", "all"]
 
 
-ClientMessage = Start | Listen | Stop | Played | Watch
+ClientMessage = Start | Listen | Stop | Missed | Played | Watch
 _ADAPTER: Final[TypeAdapter[ClientMessage]] = TypeAdapter(Annotated[ClientMessage, Field(discriminator="type")])
 
 

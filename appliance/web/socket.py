@@ -14,7 +14,7 @@ from appliance.web.context import CONTEXT, WebContext
 from appliance.web.conversation import Conversation
 from appliance.web.errors import BusyError, ProtocolError
 from appliance.web.limits import Bucket, Rate
-from appliance.web.messages import Listen, Played, Start, Stop, Watch, parse_message
+from appliance.web.messages import Listen, Missed, Played, Start, Stop, Watch, parse_message
 from appliance.web.outbox import Outbox
 from models.errors import ModelsError
 
@@ -140,6 +140,8 @@ class _Page:
                 await self._end("stopped")
             case Listen() if conversation is not None:
                 conversation.listen()
+            case Missed() as missed if conversation is not None:
+                conversation.missed(missed.samples)
             case Played() as played if conversation is not None:
                 conversation.played(played.generation, played.underruns)
             case Watch() as watch:

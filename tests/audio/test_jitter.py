@@ -227,12 +227,12 @@ def _bench() -> ModuleType:
 
 
 @pytest.mark.parametrize("link", ["uniform", "bursty", "drifting"])
-def test_the_controller_waits_less_and_runs_dry_less_than_fixed_buffers(link: str) -> None:
-    outcomes = _bench().compare(link, minutes=4.0, seeds=1)
-    ours = outcomes["controller"]
+def test_the_controller_runs_dry_no_more_and_waits_less_than_fixed_buffers(link: str) -> None:
+    outcomes = _bench().compare(link, minutes=2.5, seeds=[6], drops_only=True)
+    ours = outcomes.pop("controller")
     assert ours.lost_ms == 0
-    for depth_ms in (60, 120, 200):
-        theirs = outcomes[f"{depth_ms} ms, drops"]
+    assert len(outcomes) == 3
+    for theirs in outcomes.values():
         # Where theirs never runs dry ours does not either: less is not possible.
         assert ours.underruns < theirs.underruns or ours.underruns == theirs.underruns == 0
-        assert ours.delay_ms < theirs.delay_ms or (theirs.underruns > 3 * ours.underruns)
+        assert ours.delay_ms < theirs.delay_ms

@@ -58,15 +58,16 @@ class Spread:
         self.count = 0
 
     def add(self, value: float) -> None:
-        """One observation; the first is the mean, and half of it the deviation (as RFC 6298 begins)."""
+        """One observation. While there are few they all count alike."""
         self.count += 1
         if self.count == 1:
-            self.mean, self.deviation = value, abs(value) / 2.0
+            self.mean = value
             return
         error = value - self.mean
-        self.mean += max(self._mean_weight, 1 / self.count) * error
+        self.mean += max(self._mean_weight, 1.0 / self.count) * error
         larger = abs(error) - self.deviation
-        self.deviation += (self._rise_weight if larger > 0.0 else self._fall_weight) * larger
+        weight = self._rise_weight if larger > 0.0 else self._fall_weight
+        self.deviation += max(weight, 1.0 / self.count) * larger
 
 
 class DepthController:

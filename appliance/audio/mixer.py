@@ -48,14 +48,15 @@ class QueuedReply:
         self.underruns = 0
         """Times that the next piece came too late; counted by the callback."""
         self.started = False
-        self._prebuffer = prebuffer_samples
+        self.prebuffer = prebuffer_samples
+        """Samples that must be there before it sounds, or goes on after an underrun; the feeder may change it."""
         self.waiting = True
         self.torn = False
 
     @property
     def ready(self) -> bool:
         """Whether there is enough to go on with."""
-        return not self.waiting or self.end is not None or self.ring.available >= self._prebuffer
+        return not self.waiting or self.end is not None or self.ring.available >= self.prebuffer
 
 
 class Mixer:

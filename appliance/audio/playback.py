@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from appliance.audio.adaptive import PLAYBACK, DepthController, DepthSettings
 from appliance.audio.blocks import SPEAKER_BLOCKS, BlockLadder
 from appliance.audio.clock import Envelope
 from appliance.audio.devices import Device, find_device, stream_formats
@@ -50,8 +51,8 @@ class PlayerSettings:
     block: int = 480
     """Sample frames in a block to begin with (`probe_block` finds the smallest that works); grows where that is too
     small for the machine."""
-    prebuffer_s: float = 0.06
-    """Sound that must be there before a reply starts, or goes on after an underrun."""
+    depth: DepthSettings = PLAYBACK
+    """Sound that must be there before a reply starts, or goes on after an underrun: follows how replies come."""
     lead_in_s: float = 0.0
     """Faint noise before a sound after a pause, for a sink that wakes slowly (Bluetooth, some USB); 0: none."""
     keep_awake: bool = False
@@ -73,6 +74,10 @@ class PlayerStats:
     """Of the stream that runs; None while there is none."""
     delay_s: float
     """From the callback to the ear, as the driver last said."""
+    depth_s: float
+    """Sound that must be there before a reply starts, as it is by now."""
+    rtf: float | None
+    """Real-time factor at which pieces of replies came; None before any did."""
 
 
 class DevicePlayer:
@@ -108,6 +113,7 @@ class DevicePlayer:
         self._bell = Doorbell()
         # Held for a few statements at a time, and never by the callback.
         self._lock = threading.Lock()
+        self._depth = DepthController(settings.depth)
         self._mixer = self._make_mixer(_DEFAULT_RATE_HZ)
         self._feed: ReplyFeed | None = None
         self._keeper: Keeper | None = None
@@ -147,7 +153,7 @@ class DevicePlayer:
         """A reply starts with the next `write`; what still sounds of another is faded out."""
         with self._lock:
             self._retire()
-            feed = ReplyFeed(generation, rate_hz, self._settings.prebuffer_s)
+            feed = ReplyFeed(generation, rate_hz, self._depth.target_s)
             self._mixer.play(feed.aim(self._mixer.rate_hz))
             self._feed = feed
 
@@ -156,6 +162,7 @@ class DevicePlayer:
         feed = self._feed
         if feed is None:
             return
+        self._mind_pace(feed, samples.size)
         if feed.write(samples):
             self._bell.ring()
             return
@@ -226,6 +233,8 @@ class DevicePlayer:
             times_lost=self._times_lost + (0 if keeper is None else keeper.times_lost),
             format=self._format,
             delay_s=self._delay_s,
+            depth_s=self._depth.target_s,
+            rtf=self._depth.rtf,
         )
 
     # ---- the keeper's tasks, on its thread
@@ -255,6 +264,7 @@ class DevicePlayer:
         if feed is None:
             return IDLE_S
         feed.fill()
+        self._mind_gaps(feed)
         done_s = feed.queued.done_s
         if done_s is None:
             return BUSY_S
@@ -341,6 +351,24 @@ class DevicePlayer:
         form, keeper = self._format, self._keeper
         if form is not None and form.block != self._ladder.block and keeper is not None and not self._mixer.sounding:
             keeper.reopen()
+
+    def _mind_pace(self, feed: ReplyFeed, samples: int) -> None:
+        now_s = time.monotonic()
+        came = feed.pace.piece(now_s, samples)
+        if came is not None:
+            late_s, rtf = came
+            with self._lock:
+                self._depth.observe(now_s, late_s)
+                self._depth.observe_rtf(now_s, rtf)
+                feed.deepen(self._depth.target_s)
+
+    def _mind_gaps(self, feed: ReplyFeed) -> None:
+        """After an underrun: deeper at once, for the rest of this reply too."""
+        with self._lock:
+            while feed.underruns_told < feed.queued.underruns:
+                feed.underruns_told += 1
+                self._depth.underrun(time.monotonic())
+                feed.deepen(self._depth.target_s)
 
     def _retire(self) -> None:
         """Forget the reply that is; the lock is held."""

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from appliance.audio import feed, keeper, playback
+from appliance.audio.adaptive import PLAYBACK
 from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.sounds import Sound
@@ -277,3 +280,50 @@ def test_a_driver_that_is_short_of_sound_and_does_not_say_so_is_found_by_the_clo
             time.sleep(0.02)  # the feeder's turn
     monkeypatch.undo()
     assert player.stats().device_underruns == 1
+
+
+def test_a_reply_that_comes_unevenly_is_met_by_a_deeper_buffer_and_a_steady_one_again_by_less(
+    host: FakeHost, player: DevicePlayer, speaker: FakeSpeaker, played: Played
+) -> None:
+    assert player.stats().depth_s == PLAYBACK.first_s
+    assert player.stats().rtf is None
+    player.begin(1, RATE)
+    player.write(_tone(0.1))
+    time.sleep(0.25)
+    player.write(_tone(0.1))
+    player.finish()
+    eventually(lambda: played.posted != [])
+    stats = player.stats()
+    assert stats.underruns == 1
+    assert PLAYBACK.first_s + PLAYBACK.underrun_s <= stats.depth_s <= PLAYBACK.most_s
+    assert stats.rtf == pytest.approx(2.5, rel=0.4)
+    player.begin(2, RATE)
+    player.write(_tone(stats.depth_s - 0.02))
+    heard = len(speaker.played)
+    eventually(lambda: len(speaker.played) > heard + 5)
+    assert not np.abs(np.concatenate(speaker.played[heard:])).any()  # not enough to begin with, by now
+    player.write(_tone(0.05))
+    player.finish()
+    eventually(lambda: len(played.posted) == 2)
+    assert player.stats().underruns == 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 20_000)), max_size=20))
+def test_pieces_are_late_only_by_what_a_player_would_have_to_wait_for_them(pieces: list[tuple[float, int]]) -> None:
+    pace = feed.Pace(RATE)
+    now_s = waited_s = sound_s = 0.0
+    first_s: float | None = None
+    for step_s, samples in pieces:
+        now_s += step_s
+        came = pace.piece(now_s, samples)
+        if first_s is None:
+            first_s = now_s
+            assert came is None
+        elif came is not None:
+            late_s, rtf = came
+            assert late_s >= 0.0
+            assert rtf >= 0.0
+            waited_s += late_s
+            # With all the pauses so far, every piece was there when it was due.
+            assert now_s <= first_s + sound_s + waited_s + 1e-9
+        sound_s += samples / RATE

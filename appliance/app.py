@@ -5,32 +5,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from appliance.apology import SENTENCES
 from appliance.engines import EngineOpener
+from appliance.errors import ApplianceError
 from appliance.events import Listener
 from appliance.machine import this_machine
 from appliance.measuring import PACKS
 from appliance.planning import current_plan
+from appliance.strain import Strain
 from appliance.voice.asr.bias_keeper import BiasKeeper
 from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.tokenizer import Tokenizer
 from appliance.voice.endpoint import EndpointSettings, EndpointStyle, SilenceSettings, make_endpoint
+from appliance.voice.guards import BUSY_REPLY, GuardedRecogniser, GuardedSynthesiser, GuardedThinker
+from appliance.voice.limits import LIMITS, StageTimeoutError
+from appliance.voice.meter import Metered, MeteredWake, SessionMeter, WakeListener
 from appliance.voice.parts import Alarm, Ears
+from appliance.voice.relief import LIGHT_VOICE, NO_GUESSES
 from appliance.voice.session import Player, Runner, Session, SessionParts, SessionSettings
-from appliance.voice.tts.cache import ReplyCache
+from appliance.voice.tts.cache import ReplyCache, ReplyKey
+from appliance.voice.tts.flite import FliteSynthesiser, find_flite
 from appliance.voice.tts.phonemes import EspeakPhonemiser
 from appliance.voice.tts.piper import ChunkPlan, PiperSynthesiser, PiperVoice, VoiceConfig
+from appliance.voice.tts.spoken import spoken
 from appliance.voice.vad import VadTensors, VoiceActivity
 from appliance.voice.wake import WakeDetector, WakeSettings
+from hw.cpu import usable_cores
 from hw.plan import Overrides
-from hw.thermal import Heat, HeatAdvice, advise
+from hw.thermal import HeatAdvice
 from models import AsrParameters, InstalledPack, Progress, Store, TtsParameters, silent
 from models.convert import Artefact, prepare
-from models.errors import ConversionError
+from models.errors import ConversionError, ModelsError
 
 if TYPE_CHECKING:
     from appliance.intent.assistant import Assistant
@@ -46,6 +57,8 @@ _LOG = logging.getLogger(__name__)
 ASR_PACK, VAD_PACK, TTS_PACK = (PACKS[task] for task in ("asr", "vad", "tts"))
 
 WARM_UP = "turn on the lights"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +113,9 @@ class SharedAssistant:
             return self._assistant.preview(understanding)
 
     def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
-        """See `Assistant.commit`; waits for the home."""
-        with self._lock:
-            return asyncio.run(self._assistant.commit(understanding, key))
+        """See `Assistant.commit`; waits for the home, but not for ever. Raises `StageTimeoutError`: the home may still
+        do it."""
+        return self._within(self._assistant.commit(understanding, key))
 
     def timers(self) -> list[tuple[Timer, float]]:
         """Timers that run or are paused, with the seconds left."""
@@ -130,8 +143,24 @@ class SharedAssistant:
 
     def tick(self) -> list[tuple[Timer, Reply | None]]:
         """See `Assistant.tick`: timers that have ended since the last call."""
-        with self._lock:
-            return asyncio.run(self._assistant.tick())
+        return self._within(self._assistant.tick())
+
+    def _within(self, deed: Coroutine[None, None, T]) -> T:
+        """One deed at a time; a home that does not answer keeps nobody else waiting for longer than its limit."""
+
+        async def limited() -> T:
+            async with asyncio.timeout(LIMITS.home_s):
+                return await deed
+
+        if not self._lock.acquire(timeout=LIMITS.home_s):
+            deed.close()
+            raise StageTimeoutError(f"the home has been busy with another command for {LIMITS.home_s:g} s")
+        try:
+            return asyncio.run(limited())
+        except TimeoutError:
+            raise StageTimeoutError(f"the home did not answer within {LIMITS.home_s:g} s; is it there?") from None
+        finally:
+            self._lock.release()
 
 
 class Wren:
@@ -149,8 +178,11 @@ class Wren:
         self._hearing = hearing
         self._voice = voice
         self._cache = ReplyCache()
-        self.advice = advise(Heat.NORMAL)
-        """What the machine's heat allows just now."""
+        self.light_voice = find_flite() is not None
+        """Whether there is another voice to fall back to."""
+        self.strain = Strain({LIGHT_VOICE} if self.light_voice else (), slots=_slots(opener))
+        """How far Wren steps down, for strain or heat."""
+        self._primed = threading.Event()
         self._biases = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bias")
         self.bias: BiasKeeper | None = None
         """What this home's people are likely to say; None where only the voice was opened."""
@@ -222,11 +254,11 @@ class Wren:
     @property
     def degraded(self) -> tuple[str, ...]:
         """What works less well than the plan wanted, a sentence each."""
-        return self.opener.degraded
+        return (*self.opener.degraded, *self.strain.degraded)
 
     def heat(self, advice: HeatAdvice) -> None:
         """Do less, or again all, as the machine's heat asks for."""
-        self.advice = advice
+        self.strain.floor("heat", None if advice.speculate else NO_GUESSES)
         self.opener.heat(advice)
 
     def synthesiser(self) -> PiperSynthesiser:
@@ -279,15 +311,53 @@ class Wren:
             ears=ears,
             stop_listener=self.recogniser(),
             alarm=alarm,
-            may_guess=self._may_guess,
         )
+        if runner.meter is not None:
+            parts = self._guarded(name, parts, runner.meter)
         return Session(name, parts, runner, emit, replace(self.settings.session, area=hearing.area))
+
+    def wake_listener(self, settings: WakeSettings, meter: SessionMeter | None) -> WakeListener:
+        """A session's own wake word detector, told of to its meter."""
+        detector = WakeDetector(settings)
+        return detector if meter is None else MeteredWake(detector, meter)
+
+    def prime(self) -> None:
+        """Have what is said in trouble ready before there is any; in the background, once."""
+        if not self._primed.is_set():
+            self._primed.set()
+            self._biases.submit(self._prime)
+
+    def _prime(self) -> None:
+        try:
+            for text in (BUSY_REPLY, *SENTENCES.values()):
+                self.synthesiser().whole(text)
+        except (ApplianceError, ModelsError) as error:
+            _LOG.warning("what is said in trouble could not be made ready: %s", error)
+
+    def _guarded(self, name: str, parts: SessionParts, meter: SessionMeter) -> SessionParts:
+        """The same with limits, breakers and meters around the stages."""
+        guard = self.strain.guard(name, meter)
+        rate_hz = parts.synthesiser.rate_hz
+        return replace(
+            parts,
+            wake=None if parts.wake is None else MeteredWake(parts.wake, meter),
+            vad=Metered("vad", parts.vad, meter),
+            recogniser=GuardedRecogniser(self.recogniser, guard),
+            stop_listener=GuardedRecogniser(self.recogniser, guard),
+            thinker=GuardedThinker(parts.thinker, guard),
+            synthesiser=GuardedSynthesiser(
+                self.synthesiser, guard, kept=self._kept, light=FliteSynthesiser(rate_hz) if self.light_voice else None
+            ),
+            share=lambda: self.strain.share(name),
+        )
+
+    def _kept(self, text: str) -> bool:
+        """Whether the sound of a text need not be made."""
+        key = ReplyKey(spoken(text), self._voice.name, self._voice.digest)
+        return self.settings.keep_replies and key in self._cache
 
     def _bias(self) -> Bias | None:
         return None if self.bias is None else self.bias.current()
-
-    def _may_guess(self) -> bool:
-        return self.advice.speculate
 
     def _need(self) -> _Hearing:
         if self._hearing is None:
@@ -304,6 +374,12 @@ class _Hearing:
     vad_tensors: VadTensors
     assistant: SharedAssistant
     area: str | None
+
+
+def _slots(opener: EngineOpener) -> int:
+    """Recognitions that may run at once: more would only make each other late."""
+    task = opener.plan.tasks.get("asr")
+    return 1 if task is None else max(1, usable_cores() // task.threads)
 
 
 def _converted(store: Store, pack_id: str, progress: Progress) -> Artefact:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MACHINE",
     "Announcing",
+    "BreakerChanged",
     "EndpointReached",
     "EngineBuilding",
     "EngineChanged",
@@ -33,6 +34,7 @@ __all__ = [
     "SpeculationEnded",
     "SpeechEnded",
     "SpeechStarted",
+    "StrainChanged",
     "TextRecognised",
     "UtteranceEnded",
     "UtteranceUnderstood",
@@ -220,6 +222,29 @@ class EngineChanged(Event):
     engine: str
     """What runs it now, as `ort-cpu int8`."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StrainChanged(Event):
+    """Wren steps down because it cannot keep up (or the machine is hot), or up again."""
+
+    level: int
+    """0: all that Wren can do."""
+    step: str
+    """The deepest step that is taken; empty at level 0."""
+    because: str
+    """Stage that cannot keep up, or `heat`; empty where nothing does any more."""
+    text: str
+    """What is done less, or no longer, a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerChanged(Event):
+    """A stage that failed again and again is left alone, is tried again, or works again."""
+
+    stage: str
+    state: str
+    """open | half-open | closed."""
 
 
 Listener = Callable[[Event], None]

@@ -38,7 +38,7 @@ from appliance.voice import loop
 from appliance.voice.endpoint import SilenceSettings
 from appliance.voice.parts import SessionSettings
 from appliance.voice.runner import LiveRunner
-from appliance.voice.wake import WakeDetector, WakeSettings
+from appliance.voice.wake import WakeSettings
 from appliance.watch import MachineWatch
 from appliance.web import MachineState, serve
 from models import Progress
@@ -188,7 +188,8 @@ class LocalAudio:
 
     def set_wake(self, wake: WakeWordSettings) -> None:
         """Listen for other words, or more or less easily, from now on."""
-        detector = WakeDetector(WakeSettings(wake.words, wake.threshold, wake.refractory_s))
+        settings = WakeSettings(wake.words, wake.threshold, wake.refractory_s)
+        detector = self._service.wren.wake_listener(settings, self._runner.meter)
         self._runner.call(lambda: self._runner.session.set_wake(detector))
 
     @property

@@ -12,13 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from appliance.apology import Apology
 from appliance.app import Wren
 from appliance.errors import ApplianceError
 from appliance.events import MACHINE, Announcing, Event, UtteranceEnded
 from appliance.hub import Hub
 from appliance.intent.types import Reply, UtteranceId
+from appliance.strain import LOCAL
 from appliance.telemetry.speculation import SpeculationWatch
 from appliance.telemetry.trace import TraceRecorder, UtteranceTrace
+from appliance.voice.feeding import WatchedPlayer
 from appliance.voice.loop import Phase
 from appliance.voice.parts import Alarm, Ears
 from appliance.voice.runner import LiveRunner
@@ -28,9 +31,6 @@ __all__ = ["LOCAL", "MicrophoneSwitch", "Service", "SessionLimitError"]
 
 MAX_SESSIONS: Final = 8
 """Each takes two threads and some 10 MB; more microphones than this belong on more than one appliance."""
-
-LOCAL: Final = "local"
-"""Name of the session of the machine's own microphone and speaker."""
 
 
 class MicrophoneSwitch(Protocol):
@@ -73,6 +73,10 @@ class Service:
         self._sessions: dict[str, LiveRunner] = {}
         self._sayings: dict[str, _Saying] = {}
         self.hub.subscribe(self._follow)
+        self.strain = wren.strain
+        self.strain.emit = self.hub.emit
+        self.hub.subscribe(self.strain)
+        self.hub.subscribe(Apology(self._apologise))
         self._lock = threading.Lock()
 
     def open_session(
@@ -91,17 +95,21 @@ class Service:
             name = kind if kind not in self._sessions else f"{kind}-{uuid.uuid4().hex[:6]}"
 
             def make(runner: LiveRunner) -> Session:
-                return self.wren.session(name, runner, player(runner), self.hub.emit, wake=wake, ears=ears, alarm=alarm)
+                fed = WatchedPlayer(player(runner), meter, runner.now, runner.call_at, runner.deliver)
+                return self.wren.session(name, runner, fed, self.hub.emit, wake=wake, ears=ears, alarm=alarm)
 
-            runner = LiveRunner(make)
+            meter = self.strain.meter()
+            runner = LiveRunner(make, meter=meter, paced=kind == LOCAL)
             self._sessions[name] = runner
-            return runner
+        self.wren.prime()
+        return runner
 
     def close_session(self, runner: LiveRunner) -> None:
         """End a conversation and its threads; no error where it has ended already."""
         with self._lock:
             self._sessions.pop(runner.session.name, None)
         runner.close()
+        self.strain.gone(runner.session.name)
         self._said(runner.session.name, "failed")
 
     def sessions(self) -> dict[str, str]:
@@ -175,6 +183,16 @@ class Service:
             if local is not None and self.speaker_open():
                 return [local]
             return [runner for runner in self._sessions.values() if runner is not local]
+
+    def _apologise(self, session: str, text: str) -> None:
+        """On the session's thread, while its utterance ends: said once that is over."""
+        with self._lock:
+            runner = self._sessions.get(session)
+        if runner is not None:
+            runner.call(lambda: self._announce(runner.session, text))
+
+    def _announce(self, session: Session, text: str) -> None:
+        session.announce(text)
 
     def _begin(self, session: Session, saying: _Saying) -> None:
         """On the session's thread, where `announce` tells of itself before it returns."""

@@ -13,6 +13,7 @@ from appliance.events import Event, Listener
 from appliance.hub import Hub
 from appliance.intent.types import Reply, Understanding, UtteranceId
 from appliance.service import LOCAL, MAX_SESSIONS, Service, SessionLimitError
+from appliance.strain import Strain
 from appliance.voice import loop
 from appliance.voice.endpoint import SilenceEndpoint
 from appliance.voice.parts import Player, Runner, SessionParts
@@ -29,6 +30,10 @@ class FakeWren:
 
     def __init__(self) -> None:
         self.assistant = FakeThinker("Turned on the lights")
+        self.strain = Strain()
+
+    def prime(self) -> None:
+        return None
 
     def session(self, name: str, runner: Runner, player: Player, emit: Listener, **_: object) -> Session:
         parts = SessionParts(

@@ -28,13 +28,17 @@ class SpeculationBudget:
         self._credit_s = settings.burst_s if settings.share > 0.0 else 0.0
         self._at_s: float | None = None
 
-    def allows(self, now_s: float) -> bool:
-        """Whether more may be started. What it costs is known only afterwards, so the bucket may go below empty."""
+    def allows(self, now_s: float, part: float = 1.0) -> bool:
+        """Whether more may be started. What it costs is known only afterwards, so the bucket may go below empty.
+
+        `part` of the share, 0..1, is what heat and strain leave since the last call: with 0, nothing may.
+        """
         settings = self._settings
         if self._at_s is not None:
-            self._credit_s = min(settings.burst_s, self._credit_s + settings.share * max(0.0, now_s - self._at_s))
+            gained_s = part * settings.share * max(0.0, now_s - self._at_s)
+            self._credit_s = min(settings.burst_s, self._credit_s + gained_s)
         self._at_s = now_s
-        return self._credit_s > 0.0
+        return part > 0.0 and self._credit_s > 0.0
 
     def spend(self, cost_s: float) -> None:
         """Seconds of work that were done."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from appliance.audio.frame import Frame, level_dbfs
 from appliance.voice.energy import EnergyEdge
-from appliance.voice.vad import SpeechGate, SpeechState, VoiceActivity
+from appliance.voice.meter import FrameDetector
+from appliance.voice.vad import SpeechGate, SpeechState, VadWindow
 
 __all__ = ["Heard", "Hearing"]
 
@@ -36,7 +37,7 @@ class Heard:
 class Hearing:
     """Voice activity every 32 ms and energy every 10 ms, put together. A streaming part."""
 
-    def __init__(self, vad: VoiceActivity) -> None:
+    def __init__(self, vad: FrameDetector[VadWindow]) -> None:
         self._vad = vad
         self._gate = SpeechGate()
         self._edge = EnergyEdge()

@@ -15,8 +15,8 @@ from appliance.voice.asr.acceptance import Accepted
 from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Recogniser
 from appliance.voice.budget import SpeculationSettings
 from appliance.voice.endpoint import EndpointStrategy
-from appliance.voice.vad import VoiceActivity
-from appliance.voice.wake import WakeDetector
+from appliance.voice.meter import FrameDetector, SessionMeter, WakeListener
+from appliance.voice.vad import VadWindow
 from models.errors import ModelsError
 
 __all__ = [
@@ -208,24 +208,29 @@ class Runner(Protocol):
         """Put a message behind those that wait."""
         ...
 
+    @property
+    def meter(self) -> SessionMeter | None:
+        """What the session's stages take is told there; None where nobody asks, as for a recording."""
+        ...
+
 
 def no_bias() -> Bias | None:
     """Recognition is free."""
     return None
 
 
-def always() -> bool:
-    """Nothing stands against guessing."""
-    return True
+def full_share() -> float:
+    """Nothing stands against working ahead."""
+    return 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class SessionParts:
     """The session's own streams, and what it shares."""
 
-    wake: WakeDetector | None
+    wake: WakeListener | None
     """None: no wake word, `listen` starts an utterance."""
-    vad: VoiceActivity
+    vad: FrameDetector[VadWindow]
     recogniser: Recogniser
     endpoint: EndpointStrategy
     thinker: Thinker
@@ -239,8 +244,8 @@ class SessionParts:
     """Recognises what is said while Wren sounds; None: only a wake word interrupts."""
     alarm: Alarm | None = None
     """What rings where this session speaks."""
-    may_guess: Callable[[], bool] = always
-    """Whether work may be done ahead just now: a hot machine does none."""
+    share: Callable[[], float] = full_share
+    """Of the usual work ahead of the end that may be done just now, 0..1: a hot or strained machine does less."""
 
 
 BargeIn = Literal["wake", "stop", "speech"]

@@ -67,6 +67,7 @@ class Recognitions:
         self._job: _Job | None = None
         self._last: tuple[_Job, Hypothesis] | None = None
         self._next_partial_s = 0.0
+        self._share = 1.0
         self.spent = Spent()
 
     @property
@@ -101,8 +102,10 @@ class Recognitions:
         self._start(generation, now_s, until_s, guess=True)
         return None
 
-    def partial(self, generation: int, now_s: float, until_s: float) -> None:
-        """Recognise what was heard so far, where that is due and nothing else runs."""
+    def partial(self, generation: int, now_s: float, until_s: float, share: float = 1.0) -> None:
+        """Recognise what was heard so far, where that is due and nothing else runs. With a `share` below 1 (and above
+        0) the next one is due so much later."""
+        self._share = share
         if self._job is not None or now_s < self._next_partial_s:
             return
         if self._recogniser.samples > self._settings.partial_until_s * RATE_HZ:
@@ -119,7 +122,8 @@ class Recognitions:
         self.spent.last_cost_s = message.cost_s
         settings = self._settings
         # A guess shows what was said as well as a partial does: the next one is not due sooner.
-        self._next_partial_s = job.started_s + max(settings.partial_every_s, message.cost_s / settings.partial_share)
+        every_s = max(settings.partial_every_s, message.cost_s / settings.partial_share)
+        self._next_partial_s = job.started_s + every_s / self._share
         if message.hypothesis is not None:
             self._last = (job, message.hypothesis)
         return Finished(job.generation, job.guess, message.hypothesis, message.error)
@@ -140,7 +144,7 @@ class Recognitions:
         self._job = job = _Job(self._count, generation, until_s, now_s, guess)
         self.spent.started += 1
         if not guess:
-            self._next_partial_s = now_s + self._settings.partial_every_s
+            self._next_partial_s = now_s + self._settings.partial_every_s / self._share
         recogniser, until, bias = self._recogniser, self._recogniser.samples, self._bias()
 
         def work(post: Post) -> None:

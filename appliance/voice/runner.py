@@ -18,6 +18,8 @@ from typing import Final
 
 from appliance.audio.frame import Frame, Samples
 from appliance.voice import loop
+from appliance.voice.breaker import Breaker
+from appliance.voice.meter import SessionMeter
 from appliance.voice.session import Message, Post, Session
 
 __all__ = ["LiveRunner", "SimulatedPlayer", "SimulatedRunner"]
@@ -35,6 +37,7 @@ class SimulatedRunner:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         """`clock` measures the compute; `time.thread_time` leaves out what other programs take of the machine."""
+        self.meter: SessionMeter | None = None
         self._clock = clock
         self._session: Session | None = None
         self._now_s = 0.0
@@ -165,24 +168,45 @@ class LiveRunner:
     Three queues. Frames: bounded, full drops the oldest (late sound is worth less than new sound), counted.
     Messages: bounded, full makes the worker wait (a reply is made no faster than the session takes it). Calls:
     bounded, full refuses.
+
+    Frames that fail again and again (a detector is broken) are let pass for a while: a circuit breaker of its own.
     """
 
     MAX_FRAMES: Final = 300
     MAX_MESSAGES: Final = 256
     MAX_WORK: Final = 64
     MAX_CALLS: Final = 64
+    DUE_S: Final = 0.25
+    """Between looks at whether what `call_at` was told is due."""
 
-    def __init__(self, session_of: Callable[[LiveRunner], Session], *, epoch_s: float = 0.0) -> None:
-        """`epoch_s` is the monotonic time that counts as 0; frames pushed must carry times on the same clock."""
+    def __init__(
+        self,
+        session_of: Callable[[LiveRunner], Session],
+        *,
+        epoch_s: float = 0.0,
+        meter: SessionMeter | None = None,
+        paced: bool = False,
+    ) -> None:
+        """`epoch_s` is the monotonic time that counts as 0; frames pushed must carry times on the same clock. `paced`
+        says that they come from a device of this machine, at its pace: their times then tell how late they are heard.
+        """
         self._epoch_s = epoch_s
-        self._frames: deque[Frame] = deque(maxlen=self.MAX_FRAMES)
+        self.meter = meter
+        """What is told of the ages of frames and work."""
+        self._paced = paced
+        self._least_age_s = float("inf")
+        self._ears = Breaker()
+        self._due: tuple[float, Callable[[], None]] | None = None
+        self._frames: deque[tuple[Frame, float]] = deque(maxlen=self.MAX_FRAMES)
         self._messages: queue.Queue[Message] = queue.Queue(self.MAX_MESSAGES)
-        self._work: queue.Queue[Callable[[Post], None] | None] = queue.Queue(self.MAX_WORK)
+        self._work: queue.Queue[tuple[Callable[[Post], None], float] | None] = queue.Queue(self.MAX_WORK)
         self._wakeup = threading.Semaphore(0)
         self._calls: deque[Callable[[], None]] = deque()
         self._closing = threading.Event()
         self.dropped_frames = 0
         """Frames lost because the session could not keep up."""
+        self.deaf_frames = 0
+        """Frames let pass because hearing had failed."""
         self._session = session_of(self)
         self._threads = [
             threading.Thread(target=self._run_session, name=f"{self._session.name}-session", daemon=True),
@@ -204,7 +228,7 @@ class LiveRunner:
         """Hand in 10 ms from any thread; never waits."""
         if len(self._frames) == self.MAX_FRAMES:
             self.dropped_frames += 1
-        self._frames.append(frame)
+        self._frames.append((frame, self.now()))
         self._wakeup.release()
 
     def call(self, action: Callable[[], None]) -> bool:
@@ -216,9 +240,13 @@ class LiveRunner:
         self._wakeup.release()
         return True
 
+    def deliver(self, message: Message) -> None:
+        """Hand the session a message at once; only on its thread."""
+        self._session.deliver(message)
+
     def submit(self, work: Callable[[Post], None]) -> None:
         """Run work on the worker thread."""
-        self._work.put(work)
+        self._work.put((work, self.now()))
 
     def post(self, message: Message) -> None:
         """Deliver a message on the session's thread."""
@@ -230,6 +258,11 @@ class LiveRunner:
             self._wakeup.release()
             return
 
+    def call_at(self, time_s: float, action: Callable[[], None]) -> None:
+        """Do something on the session's thread at a time, in place of what was to be done before (there is one at a
+        time). To be called on that thread."""
+        self._due = (time_s, action)
+
     def close(self, timeout_s: float = 5.0) -> None:
         """Stop both threads; what is waiting is dropped."""
         self._closing.set()
@@ -240,9 +273,13 @@ class LiveRunner:
 
     def _run_session(self) -> None:
         while not self._closing.is_set():
-            self._wakeup.acquire()
+            rung = self._wakeup.acquire(timeout=None if self._due is None else self.DUE_S)
             try:
-                self._take_one()
+                if self._due is not None and self.now() >= self._due[0]:
+                    (_, action), self._due = self._due, None
+                    action()
+                if rung:
+                    self._take_one()
             except Exception:  # noqa: BLE001 - the last line of defence
                 # The last line of defence: one bad frame must not end the session's thread, and must be seen.
                 _LOG.exception("session %s: a frame or message could not be handled", self._session.name)
@@ -257,12 +294,39 @@ class LiveRunner:
             message = self._messages.get_nowait()
         except queue.Empty:
             if self._frames:
-                self._session.push(self._frames.popleft())
+                self._hear(*self._frames.popleft())
             return
         self._session.deliver(message)
 
+    def _hear(self, frame: Frame, pushed_s: float) -> None:
+        now_s = self.now()
+        if not self._ears.allows(now_s):
+            self.deaf_frames += 1
+            return
+        if self.meter is not None:
+            self.meter.frame_age_s = self._age_s(frame, pushed_s, now_s)
+        try:
+            self._session.push(frame)
+        except Exception:
+            self._ears.failed(self.now())
+            raise
+        if self._ears.failures:
+            self._ears.succeeded()
+
+    def _age_s(self, frame: Frame, pushed_s: float, now_s: float) -> float:
+        """How late a frame is heard: beyond what is usual here, or, where it came over a network, since it came."""
+        if not self._paced:
+            return now_s - pushed_s
+        age_s = now_s - frame.end_s
+        # Buffers of the device make the least; a clock that drifts may raise it by a millisecond a second.
+        self._least_age_s = min(age_s, self._least_age_s + 1e-5)
+        return age_s - self._least_age_s
+
     def _run_worker(self) -> None:
-        while (work := self._work.get()) is not None and not self._closing.is_set():
+        while (item := self._work.get()) is not None and not self._closing.is_set():
+            work, submitted_s = item
+            if self.meter is not None:
+                self.meter.work_age_s = self.now() - submitted_s
             try:
                 work(self.post)
             except Exception:  # noqa: BLE001

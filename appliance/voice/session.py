@@ -25,6 +25,7 @@ from appliance.voice.guesses import Ahead, Steadiness
 from appliance.voice.hearing import Heard, Hearing
 from appliance.voice.interruptions import SPEECH_S, Interruptions, wishes_silence
 from appliance.voice.loop import LoopState, Phase
+from appliance.voice.meter import WakeListener
 from appliance.voice.parts import (
     ChunkMade,
     Fault,
@@ -47,7 +48,7 @@ from appliance.voice.recognitions import Recognitions
 from appliance.voice.reply import ReplyVoice
 from appliance.voice.thinking import Thinking
 from appliance.voice.vad import SpeechState
-from appliance.voice.wake import OwnVoice, WakeDetector
+from appliance.voice.wake import OwnVoice
 
 __all__ = [
     "Message",
@@ -129,7 +130,7 @@ class Session:
         """Where the loop is."""
         return self._state.phase
 
-    def set_wake(self, wake: WakeDetector) -> None:
+    def set_wake(self, wake: WakeListener) -> None:
         """Listen for other words from now on; nothing where this session wakes by none."""
         if self._parts.wake is not None:
             self._parts = replace(self._parts, wake=wake)
@@ -204,7 +205,7 @@ class Session:
         if self._parts.wake is not None:
             self._parts.wake.reset()
 
-    def _wake(self, wake: WakeDetector, sound: EarFrames) -> None:
+    def _wake(self, wake: WakeListener, sound: EarFrames) -> None:
         self._own_voice.push(sound.played, wake)
         for hit in wake.push(sound.wake):
             if self._own_voice.said(hit):
@@ -254,8 +255,8 @@ class Session:
             self._went_on_s = heard.now_s
             self._resumed()
         self._decide(heard)
-        if speech.speaking and self._state.phase is Phase.LISTENING and self._parts.may_guess():
-            self._recognitions.partial(self._state.generation, self._runner.now(), heard.now_s)
+        if speech.speaking and self._state.phase is Phase.LISTENING and (share := self._parts.share()):
+            self._recognitions.partial(self._state.generation, self._runner.now(), heard.now_s, share)
 
     def _speech_began(self, speech: SpeechState) -> None:
         assert speech.started_s is not None
@@ -314,7 +315,7 @@ class Session:
         )
 
     def _may_guess(self) -> bool:
-        return self._parts.may_guess() and self._budget.allows(self._runner.now())
+        return self._budget.allows(self._runner.now(), self._parts.share())
 
     def _recognition_made(self, message: RecognitionMade) -> None:
         self._budget.spend(message.cost_s)

@@ -18,6 +18,8 @@ from appliance.errors import UsageError
 if TYPE_CHECKING:
     from pymicro_wakeword import MicroWakeWord
 
+    from appliance.voice.meter import WakeListener
+
 __all__ = ["WAKE_WORDS", "OwnVoice", "WakeDetector", "WakeHit", "WakeSettings", "wake_words"]
 
 WAKE_WORDS: Final = ("okay_nabu", "hey_jarvis", "alexa", "hey_mycroft")
@@ -108,7 +110,7 @@ class OwnVoice:
         self.dismissed = 0
         """Wake words that were Wren's own."""
 
-    def push(self, played: Frame | None, beside: WakeDetector) -> None:
+    def push(self, played: Frame | None, beside: WakeListener) -> None:
         """Hear what was played in 10 ms (None: silence), listening for the words of the microphone's detector."""
         if played is None:
             self._playing = False

@@ -10,6 +10,7 @@ import pytest
 
 from appliance.mqtt.controls import Speaker
 from appliance.service import LOCAL, Service
+from appliance.strain import Strain
 from appliance.voice import loop
 from appliance.voice.endpoint import SilenceEndpoint
 from appliance.voice.parts import Player, Runner, SessionParts
@@ -21,6 +22,12 @@ from tests.fakes import FakeRecogniser, FakeSynthesiser, FakeThinker, FakeVadEng
 
 class FakeWren:
     """Sessions of fakes."""
+
+    def __init__(self) -> None:
+        self.strain = Strain()
+
+    def prime(self) -> None:
+        return None
 
     def session(self, name: str, runner: Runner, player: Player, emit: Callable[..., None], **_: object) -> Session:
         parts = SessionParts(

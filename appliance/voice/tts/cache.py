@@ -39,6 +39,11 @@ class ReplyCache:
         self.hits = 0
         self.misses = 0
 
+    def __contains__(self, key: ReplyKey) -> bool:
+        """Whether a reply is held; no use of it."""
+        with self._lock:
+            return key in self._entries
+
     def get(self, key: ReplyKey) -> Samples | None:
         """Sound of a reply, shape [n] float32, or None."""
         with self._lock:

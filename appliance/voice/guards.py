@@ -1,0 +1,239 @@
+"""A session's stages with a time limit, a circuit breaker and a meter around each; degraded as the ladder asks.
+
+What fails, hangs or is resting raises here, on the session's worker, and becomes the session's fault like any other
+error of a stage: the utterance ends, the session goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from appliance.audio.frame import RATE_HZ, Frame, Samples
+from appliance.errors import SpeechError
+from appliance.intent.types import Reply, Understanding, UtteranceId
+from appliance.voice.asr.protocol import Bias, Cancel, Cancelled, Hypothesis, Partial, Recogniser
+from appliance.voice.breaker import Breakers
+from appliance.voice.limits import LIMITS, StageRestingError, StageTimeoutError, TimeLimits
+from appliance.voice.meter import SessionMeter
+from appliance.voice.parts import Synthesiser, Thinker
+from appliance.voice.relief import Relief
+from appliance.voice.turns import Turns
+from models.engines.watchdog import Watchdog
+from models.errors import EngineHungError
+
+__all__ = ["BUSY_REPLY", "Guard", "GuardedRecogniser", "GuardedSynthesiser", "GuardedThinker"]
+
+_LOG = logging.getLogger(__name__)
+
+BUSY_REPLY: Final = "I am very busy. The answer is on the page."
+"""Said instead of a reply that would have to be made, where only what was made before is said."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the guards of a session share with those of others."""
+
+    meter: SessionMeter
+    relief: Callable[[], Relief]
+    breakers: Breakers
+    turns: Turns
+    watchdog: Watchdog
+    head_start_s: float = 0.0
+    """Of this session, in the queue for a recognition."""
+    limits: TimeLimits = LIMITS
+
+    def call(self, stage: str, work: Callable[[], T], limit_s: float) -> T:
+        """The work's value, or what it raised. Raises `StageTimeoutError`, `StageRestingError`."""
+        rest_s = self.breakers.allows(stage)
+        if rest_s is not None:
+            raise StageRestingError(f"{stage} has failed again and again, and is tried again in {rest_s:.0f} s")
+        try:
+            value = self.watchdog.call(work, limit_s)
+        except Cancelled:
+            self.breakers.left(stage)
+            raise
+        except EngineHungError:
+            self.breakers.failed(stage)
+            raise StageTimeoutError(f"{stage} gave no answer within {limit_s:g} s, and was given up") from None
+        except BaseException:
+            self.breakers.failed(stage)
+            raise
+        self.breakers.succeeded(stage)
+        return value
+
+
+class GuardedRecogniser:
+    """See `Recogniser`. Which of two recognisers hears an utterance is decided when it begins."""
+
+    def __init__(
+        self, make: Callable[[], Recogniser], guard: Guard, make_light: Callable[[], Recogniser] | None = None
+    ) -> None:
+        """`make` is called again after a time-out: what was given up may still be using the old one."""
+        self._make, self._make_light = make, make_light
+        self._guard = guard
+        self._light = False
+        self._inner = make()
+        self._lost = False
+
+    @property
+    def samples(self) -> int:
+        """See `Recogniser`."""
+        return self._inner.samples
+
+    def push(self, frame: Frame) -> Sequence[Partial]:
+        """See `Recogniser`."""
+        return self._inner.push(frame)
+
+    def hypothesise(self, until_sample: int, bias: Bias | None, cancel: Cancel) -> Hypothesis:
+        """See `Recogniser`. Raises `StageTimeoutError`, `StageRestingError`, `CrowdedError` too."""
+        guard, inner, meter = self._guard, self._inner, self._guard.meter
+        if self._lost:
+            raise StageTimeoutError("the recogniser hangs, and is made anew for the next utterance")
+        heard_s = until_sample / RATE_HZ
+        limit_s = guard.limits.recognition_s + guard.limits.recognition_factor * heard_s
+        waiting_s = time.perf_counter()
+        with guard.turns.turn(guard.head_start_s, guard.limits.turn_s, cancel):
+            started_s = time.perf_counter()
+            age_s = meter.work_age_s + started_s - waiting_s
+            try:
+                return guard.call(
+                    "recognition",
+                    lambda: inner.hypothesise(until_sample, bias, cancel),
+                    limit_s * guard.relief().patience,
+                )
+            except StageTimeoutError:
+                cancel.cancel()
+                self._lost = True
+                raise
+            finally:
+                meter.heard_s = heard_s
+                if heard_s:
+                    meter.report("recognition", time.perf_counter() - started_s, heard_s, age_s)
+
+    def flush(self) -> Hypothesis:
+        """See `Recogniser`."""
+        return self.hypothesise(self.samples, None, Cancel())
+
+    def reset(self) -> None:
+        """See `Recogniser`."""
+        light = self._make_light is not None and self._guard.relief().light_recogniser
+        if self._lost or light is not self._light:
+            make = self._make_light if light and self._make_light is not None else self._make
+            self._inner, self._light, self._lost = make(), light, False
+        self._inner.reset()
+
+
+class GuardedThinker:
+    """See `Thinker`."""
+
+    def __init__(self, thinker: Thinker, guard: Guard) -> None:
+        self._thinker, self._guard = thinker, guard
+
+    def match(self, text: str, area: str | None = None) -> Understanding:
+        """See `Thinker`."""
+        guard, meter = self._guard, self._guard.meter
+        started_s = time.perf_counter()
+        try:
+            return guard.call("intent", lambda: self._thinker.match(text, area), guard.limits.intent_s)
+        finally:
+            if meter.heard_s:
+                meter.report("intent", time.perf_counter() - started_s, meter.heard_s, meter.work_age_s)
+
+    def preview(self, understanding: Understanding) -> Reply:
+        """See `Thinker`."""
+        return self._guard.call("intent", lambda: self._thinker.preview(understanding), self._guard.limits.intent_s)
+
+    def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
+        """See `Thinker`."""
+        return self._guard.call("home", lambda: self._thinker.commit(understanding, key), self._guard.limits.commit_s)
+
+
+class GuardedSynthesiser:
+    """See `Synthesiser`: the planned voice; a lighter one where the ladder says so, or where the planned one fails
+    before its first sound."""
+
+    def __init__(
+        self,
+        make: Callable[[], Synthesiser],
+        guard: Guard,
+        *,
+        kept: Callable[[str], bool],
+        light: Synthesiser | None = None,
+    ) -> None:
+        """`kept` says whether a text needs no making; `light` must have the same rate."""
+        self._make, self._guard, self._kept, self._light = make, guard, kept, light
+        self._inner = make()
+
+    @property
+    def rate_hz(self) -> int:
+        """See `Synthesiser`."""
+        return self._inner.rate_hz
+
+    def stream(self, text: str, cancel: Cancel) -> Iterator[Samples]:
+        """See `Synthesiser`. Raises `StageTimeoutError`, `StageRestingError` too."""
+        relief = self._guard.relief()
+        if self._kept(text):
+            yield from self._pieces("synthesis", self._inner, text, cancel, measured=False)
+            return
+        if relief.kept_replies and self._kept(BUSY_REPLY):
+            yield from self._pieces("synthesis", self._inner, BUSY_REPLY, cancel, measured=False)
+            return
+        pieces = self._spoken(text, cancel, relief)
+        if relief.whole_replies:
+            pieces = self._whole(pieces)
+        yield from pieces
+
+    def _spoken(self, text: str, cancel: Cancel, relief: Relief) -> Iterator[Samples]:
+        begun = False
+        if not (relief.light_voice and self._light is not None):
+            try:
+                for samples in self._pieces("synthesis", self._inner, text, cancel, measured=True):
+                    begun = True
+                    yield samples
+                return
+            except SpeechError as error:
+                if isinstance(error, StageTimeoutError):
+                    self._inner = self._make()  # what was given up may still be using the old one
+                if begun or self._light is None:
+                    raise
+                _LOG.warning("%s; the lighter voice speaks", error)
+        assert self._light is not None
+        yield from self._pieces("light voice", self._light, text, cancel, measured=True)
+
+    def _pieces(
+        self, stage: str, voice: Synthesiser, text: str, cancel: Cancel, *, measured: bool
+    ) -> Iterator[Samples]:
+        guard, meter = self._guard, self._guard.meter
+        pieces = voice.stream(text, cancel)
+        while True:
+            started_s = time.perf_counter()
+            try:
+                samples = guard.call(stage, lambda: next(pieces, None), guard.limits.piece_s)
+            except StageTimeoutError:
+                cancel.cancel()
+                raise
+            if samples is None:
+                return
+            if measured and samples.size:
+                cost_s = time.perf_counter() - started_s
+                meter.report("synthesis", cost_s, samples.size / self.rate_hz, meter.work_age_s)
+            yield samples
+
+    def _whole(self, pieces: Iterator[Samples]) -> Iterator[Samples]:
+        import numpy as np
+
+        until_s = time.perf_counter() + self._guard.limits.whole_s
+        made: list[Samples] = []
+        for samples in pieces:
+            made.append(samples)
+            if time.perf_counter() > until_s:
+                break
+        if made:
+            yield np.concatenate(made)
+        yield from pieces

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from appliance.errors import NoDeviceError, UsageError
+from appliance.model_packs import ModelPacks
 from appliance.mqtt.controls import ControlsView, TimerView, Versions
 from appliance.settings import change_settings
 from appliance.voice.wake import WAKE_WORDS
@@ -25,8 +26,6 @@ __all__ = ["HouseControls"]
 
 _LOG = logging.getLogger(__name__)
 
-MODELS: Final = "as this version's catalogue has them"
-
 
 class HouseControls:
     """Implements `appliance.mqtt.controls.Controls` over the running appliance."""
@@ -41,7 +40,7 @@ class HouseControls:
         restart: Callable[[], None],
     ) -> None:
         """`path` is the settings file; `restart` asks for an orderly end and a new start, and returns at once."""
-        from appliance.app import TTS_PACK
+        from appliance.app import ASR_PACK, TTS_PACK, VAD_PACK
 
         self._service, self._local, self._machine = service, local, machine
         self._path, self._restart = path, restart
@@ -49,11 +48,13 @@ class HouseControls:
         """As the microphone has it now; the file may have been changed by hand since the start."""
         # Looked up once: `view` is asked every second.
         self._version = metadata.version("wren")
-        self._voice = service.wren.store.catalogue.get(TTS_PACK).title
+        store = service.wren.store
+        self._voice = store.catalogue.get(TTS_PACK).title
+        self._packs = ModelPacks(store, (ASR_PACK, VAD_PACK, TTS_PACK))
 
     def view(self) -> ControlsView:
         """See `Controls`."""
-        machine, wake = self._machine(), self._wake
+        machine, wake, packs = self._machine(), self._wake, self._packs
         return ControlsView(
             microphone=machine.microphone,
             volume_percent=round(self._local.volume),
@@ -66,8 +67,9 @@ class HouseControls:
             languages=("en",),
             # Nobody has asked for a newer one: updates over the air are a later step.
             system=Versions(self._version, None),
-            models=Versions(MODELS, MODELS),
-            degraded=machine.degraded,
+            models=packs.versions(),
+            models_can_install=packs.can_install,
+            degraded=machine.degraded if packs.trouble is None else (*machine.degraded, packs.trouble),
         )
 
     def timers(self) -> Sequence[TimerView]:
@@ -119,8 +121,8 @@ class HouseControls:
         return self._service.wren.assistant.cancel_timer(timer_id)
 
     def install_models(self) -> None:
-        """See `Controls`. Raises `UsageError`: there are none newer."""
-        raise UsageError("the model packs are those of this version; a newer Wren brings newer ones")
+        """See `Controls`. Raises `UsageError` where all are here."""
+        self._packs.install()
 
     def restart(self) -> None:
         """See `Controls`."""

@@ -73,11 +73,11 @@ def _timers(view: View) -> dict[str, object]:
     return {"count": len(rows), "timers": rows}
 
 
-def _lost(view: View) -> dict[str, object] | None:
+def _lost(view: View) -> dict[str, object]:
     """What too much at once, or a broker that was away too long, has cost since the start."""
     link = view.link
     if link is None:
-        return None
+        return {"count": None}  # which its template makes "unknown"
     return {
         "count": link.dropped + link.refused + view.untold,
         "out": link.dropped,

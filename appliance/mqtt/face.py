@@ -12,6 +12,7 @@ from appliance.mqtt.broker import EmbeddedBroker
 from appliance.mqtt.client import MqttClient
 from appliance.mqtt.client_id import kept_id, state_folder
 from appliance.mqtt.discovery import DeviceInfo
+from appliance.mqtt.losses import RecentLosses
 from appliance.mqtt.places import Place, former_places, ghost_filters, keep_place
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Mqtt:
         self.link: MqttClient | None = None
         self._bridge: Bridge | None = None
         self._trouble: str | None = None
+        self._losses = RecentLosses()
         if settings.host is None and not settings.embedded:
             return
         try:
@@ -76,11 +78,19 @@ class Mqtt:
             return (self._trouble,)
         if self.broker is not None and not (own := self.broker.state()).running:
             return (f"Wren's own MQTT broker does not run: {own.reason}",) if own.installed else ()
-        if self.link is None or not (state := self.link.state()).reason:
+        if self.link is None or self._bridge is None:
             return ()
-        if state.connected:
-            return (f"MQTT: {state.reason}",)
-        return (f"no connection to the MQTT broker {state.broker}: {state.reason}",)
+        state = self.link.state()
+        told = []
+        if state.reason:
+            where = "MQTT" if state.connected else f"no connection to the MQTT broker {state.broker}"
+            told.append(f"{where}: {state.reason}")
+        if lost := self._losses.recent(state.dropped + state.refused + state.faults + self._bridge.dropped):
+            told.append(
+                f"MQTT: {lost} message{'s were' if lost > 1 else ' was'} lost lately: too much at once, or the broker "
+                "was away for too long; see the sensor messages_lost"
+            )
+        return tuple(told)
 
     def close(self) -> None:
         """Say goodbye and end all threads; blocks for seconds at most."""

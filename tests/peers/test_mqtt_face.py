@@ -116,6 +116,17 @@ def test_what_is_wrong_with_the_connection_is_told(
         until(lambda: "allow reading of wren/" in str(house.mqtt.degraded), "connected, and yet not right")
 
 
+def test_what_was_lost_is_told(wren: Wren, broker: Mosquitto, watcher: Watcher, tmp_path: Path) -> None:
+    with started(wren, at(broker), tmp_path / "wren.toml") as house:
+        until(lambda: latest(watcher, f"{house.base}/availability") == b"online", "online")
+        watcher.publish(f"{house.base}/command/say", b"x" * 10_000)
+        until(lambda: "1 message was lost lately" in str(house.mqtt.degraded), "told on the page")
+        until(lambda: b"lost lately" in (latest(watcher, f"{house.base}/state/problem") or b""), "and over MQTT")
+        lost = json.loads(latest(watcher, f"{house.base}/state/messages_lost") or b"{}")
+        assert (lost["count"], lost["in"]) == (1, 1)
+        assert json.loads(watcher.payloads(f"{house.base}/error")[0])["code"] == "mqtt.too_large"
+
+
 def test_a_broker_of_wrens_own_that_cannot_run_is_told_and_one_that_is_not_installed_is_not(
     wren: Wren, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from appliance.audio.ring import PreRoll
 from appliance.events import Listener
 from appliance.intent.types import UtteranceId
 from appliance.voice import loop
+from appliance.voice.asr.acceptance import clearly_heard
 from appliance.voice.asr.protocol import Extension, Hypothesis
 from appliance.voice.budget import SpeculationBudget
 from appliance.voice.endpoint import Evidence, Verdict
@@ -70,6 +71,8 @@ _INTERRUPTING_S: Final = 0.5
 """An utterance that begins so soon after a reply was cut off is what cut it off."""
 _GAP_FRAMES: Final = 2
 _NEVER: Final = float("-inf")
+_SURE_QUIET_S: Final = 0.3
+"""Behind so much quiet, nothing read is nothing said. Sooner, the end of a short word ("pause") may not be there yet."""
 _CLOSING: Final = (".", "?", "!")
 
 
@@ -97,6 +100,7 @@ class Session:
         self._started_s = 0.0
         self._earliest_s = 0.0
         self._went_on_s = _NEVER
+        self._guess_from_s = _NEVER
         self._speaking = False
         self._heard: Heard | None = None
         self._next_seq = 0
@@ -284,7 +288,8 @@ class Session:
         evidence = self._evidence(heard)
         decision = self._parts.endpoint.decide(evidence)
         if decision.verdict is Verdict.LIKELY:
-            if evidence.silence_s >= self._settings.speculation.sure_s or self._may_guess():
+            due = heard.now_s >= self._guess_from_s
+            if due and (evidence.silence_s >= self._settings.speculation.sure_s or self._may_guess()):
                 self._near_only = heard.quiet_s == 0.0 and heard.silence_s == 0.0
                 self._step(loop.LikelyEnd())
         elif decision.verdict is Verdict.END:
@@ -308,6 +313,7 @@ class Session:
             faint_s=heard.faint_s,
             certain=accepted is not None and accepted.certain,
             verbatim=reach is not None and reach.complete,
+            clear=hypothesis is not None and clearly_heard(hypothesis),
             closed=hypothesis is not None and hypothesis.text.endswith(_CLOSING),
             unfinished=hypothesis is not None and _unfinished(hypothesis),
             extension=Extension.NONE if accepted is None else accepted.extension,
@@ -324,6 +330,8 @@ class Session:
             return
         if done.guess and done.error is not None:
             self._fail(fault_of(done.generation, "recognise", done.error))
+        elif done.guess and done.hypothesis is not None and self._too_soon_for(done.hypothesis):
+            self._step(loop.SpeechResumed())
         elif done.guess and done.hypothesis is not None:
             self.deliver(loop.Recognised(done.generation, done.hypothesis))
         # A partial that failed is no fault: what is wrong shows when the guess fails too.
@@ -331,6 +339,16 @@ class Session:
             text = done.hypothesis.text
             self._emit(events.PartialText(self._runner.now(), self.name, self._utterance, text))
             self._thinking.judge_partial(done.generation, done.hypothesis)
+
+    def _too_soon_for(self, hypothesis: Hypothesis) -> bool:
+        """Whether nothing was read where it may yet be: then it is looked at again, once it is surely quiet."""
+        heard = self._heard
+        if hypothesis.text or hypothesis.phrase or self._state.phase is not Phase.LISTENING or heard is None:
+            return False
+        if not 0.0 < heard.quiet_s < _SURE_QUIET_S:
+            return False
+        self._guess_from_s = heard.now_s - heard.quiet_s + _SURE_QUIET_S
+        return True
 
     def _partial_judged(self, message: PartialJudged) -> None:
         if message.generation == self._state.generation and self._state.phase is Phase.LISTENING:
@@ -406,7 +424,8 @@ class Session:
         now_s, loud_s = self._runner.now(), self._ears.loud_s
         known = self._recognitions.guess(effect.generation, now_s, heard_until_s, loud_s)
         if known is not None:
-            self._runner.post(loop.Recognised(effect.generation, known))
+            too_soon = self._too_soon_for(known)
+            self._runner.post(loop.SpeechResumed() if too_soon else loop.Recognised(effect.generation, known))
 
     def _commit(self, effect: loop.Commit) -> None:
         if self._interrupting and wishes_silence(effect.understanding.text):

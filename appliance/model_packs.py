@@ -11,7 +11,7 @@ from typing import Final
 
 from appliance.errors import UsageError
 from appliance.mqtt.controls import Versions
-from models import Store
+from models import Progress, Store
 from models.errors import ModelsError
 
 __all__ = ["ModelPacks"]
@@ -80,11 +80,7 @@ class ModelPacks:
 
         try:
             for number, pack in enumerate(self._absent):
-
-                def progress(_stage: str, done: int, total: int | None, number: int = number) -> None:
-                    self._note(number + (min(1.0, done / total) if total else 0.0))
-
-                self._store.ensure(pack, progress)
+                self._store.ensure(pack, self._progress(number))
                 if needs_conversion(pack):
                     prepare(self._store, pack)
                 self._note(number + 1.0)
@@ -97,6 +93,12 @@ class ModelPacks:
         finally:
             with self._lock:
                 self._busy, self._percent, self._looked_s = False, None, None
+
+    def _progress(self, number: int) -> Progress:
+        def note(stage: str, done: int, total: int | None) -> None:
+            self._note(number + (min(1.0, done / total) if total else 0.0))
+
+        return note
 
     def _note(self, done: float) -> None:
         """`done` packs of those that were absent; stages of one pack begin at nothing again, the whole never does."""

@@ -100,7 +100,7 @@ def _status(arguments: argparse.Namespace, spot: _Spot) -> int:
     for name, value in (*facts.items(), *states.items()):
         if value == []:  # nothing is denied
             continue
-        print(f"{name:<{_COLUMN}} {_text(value)}")
+        print(_printable(f"{name:<{_COLUMN}} {_text(value)}"))
     if facts["availability"] is None:
         warn("nothing of this Wren stands there; was it started, and may its account read these topics?")
     return 0
@@ -152,7 +152,7 @@ def _remove(arguments: argparse.Namespace, spot: _Spot) -> int:
         many = f"{len(removed)} topic{'' if len(removed) == 1 else 's'}"
         print(f"{spot.device} is taken away from {visit.broker}: {many} cleared." if removed else _nothing(spot))
     if left:
-        warn(f"the broker keeps {', '.join(left)}; look at its access list")
+        warn(_printable(f"the broker keeps {', '.join(left)}; look at its access list"))
     return 1 if left else 0
 
 
@@ -173,3 +173,8 @@ def _text(value: object) -> str:
     if value is None:
         return "not known"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _printable(text: str) -> str:
+    """What stands at a broker was written by whoever may write there: a terminal is not to obey it."""
+    return "".join(char if char.isprintable() else "?" for char in text)

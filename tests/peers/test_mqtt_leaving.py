@@ -103,8 +103,13 @@ def test_status_tells_what_stands(
         assert (told["states"]["volume"], told["states"]["last_intent"]) == (80, None)
         assert told["discovery"] == sum(topic.endswith("/config") for topic in standing(broker))
         assert house.link.state().reconnects == 0, "who looks puts nobody out"
+    watcher = Watcher(broker)
+    watcher.publish(f"{house.base}/state/odd", b"\x1b[31mred\xff", retain=True)
+    watcher.close()
     assert main(["mqtt", "status"]) == 0
-    assert "availability         offline" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "availability         offline" in told
+    assert "odd                  ?[31mred" in told, "a terminal obeys no stranger"
     broker.stop()
     assert main(["mqtt", "status"]) == 1
     assert "nothing listens there" in capsys.readouterr().err

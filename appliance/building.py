@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
@@ -101,6 +102,7 @@ class EngineBuilds:
         return spec_for(self._opener.store, choice.model, part, variant, BuildSettings()), variant
 
     def _start(self, provider: Provider, spec: EngineSpec, name: str, variant: str) -> BackgroundBuild:
+        from appliance.evaluation import words_judge
         from models.engines.tensorrt.sources import golden
 
         task, part = name.split(".")
@@ -112,7 +114,8 @@ class EngineBuilds:
                 self._told = -1.0 if share is None else share
                 self._emit(events.EngineBuilding(time.monotonic(), events.MACHINE, name, stage, share))
 
-        wanted = golden(self._opener.store, self._opener.plan.tasks[task].model, part, variant)
+        store, model = self._opener.store, self._opener.plan.tasks[task].model
+        wanted = dataclasses.replace(golden(store, model, part, variant), extra=words_judge(store, model, part))
         return provider.in_background(
             spec,
             wanted,

@@ -12,6 +12,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,10 +25,14 @@ from appliance.voice.asr.moonshine import MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.tokenizer import Tokenizer
 from models import Store
 from models.engines.base import Array, Engine
-from models.quantize import Evaluate, Material, Score, listening
+from models.errors import EngineCheckError
+from models.quantize import Evaluate, Material, Score, listening, passes
 from models.quantize.sound import PROBE_SENTENCES, own_voice, phoneme_ids
 
-__all__ = ["Clip", "Holdout", "evaluations", "load_material", "word_errors"]
+if TYPE_CHECKING:
+    from models.engines.tensorrt.selfcheck import Extra
+
+__all__ = ["Clip", "Holdout", "evaluations", "load_material", "word_errors", "words_judge"]
 
 ASR = "moonshine-base-en"
 VOICE = "piper-en-us-joe"
@@ -104,6 +109,35 @@ def evaluations(store: Store, speech: Path | None) -> dict[str, Evaluate]:
         "vocoder": heard,
         "vad": _SameDecisions(holdout),
     }
+
+
+def words_judge(store: Store, pack_id: str, part: str) -> Extra | None:
+    """Right words on golden audio: what is heard through an engine is what is heard through the CPU's FP32 graph.
+
+    For the check of an engine that was built, which raises `EngineCheckError` where it is not so. None for the voice:
+    its graphs are judged by their sound alone (whole sentences are longer than a chunk is).
+    """
+    group = {"encoder": "asr", "decoder": "asr", "vad": "vad"}.get(part)
+    if group is None:
+        return None
+
+    def extra(engine: Engine) -> Mapping[str, float | int | str]:
+        from models.engines.tensorrt.sources import reference_engines
+
+        judge = evaluations(store, None)[group]
+        engines = reference_engines(store, pack_id)
+        try:
+            wanted, made = judge(engines), judge({**engines, part: engine})
+        finally:
+            for reference in engines.values():
+                reference.close()
+        if not passes(made, wanted):
+            raise EngineCheckError(
+                f"{pack_id} {part}: {made.measure} {made.value:.2%}, by the FP32 graph on the CPU {wanted.value:.2%}"
+            )
+        return {made.measure: round(made.value, 4)}
+
+    return extra
 
 
 def word_errors(said: str, heard: str) -> tuple[int, int]:

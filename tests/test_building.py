@@ -113,6 +113,19 @@ def test_what_is_planned_is_built_while_the_rung_below_serves_and_then_swapped_i
     assert EngineBuilds(house.opener, house.events.append).states == ()
 
 
+def test_an_engine_that_decides_otherwise_than_the_cpu_is_not_swapped_in(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `wren engines build` has it: close in signal to noise is not enough."""
+    monkeypatch.setattr("appliance.evaluation.passes", lambda made, wanted: False)
+    house.builder.gate.set()
+    house.builds.step()
+    house.until("failed")
+    (state,) = house.builds.states
+    assert "by the FP32 graph on the CPU" in state.reason
+    assert house.opener.settled["vad"].backend == "ort-cpu"
+
+
 def test_a_build_that_fails_is_told_and_not_tried_again_by_itself(house: House) -> None:
     house.builder.error = EngineBuildError("the GPU has no memory left")
     house.builder.gate.set()

@@ -80,6 +80,7 @@ def test_only_one_place_puts_the_parts_together() -> None:
     assert users <= {
         "appliance/engines.py",
         "appliance/bench_engines.py",
+        "appliance/evaluation.py",
         "appliance/building.py",
         "appliance/cli/engines.py",
     }

@@ -10,14 +10,12 @@ from appliance.cli.common import model_store, print_json
 from appliance.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from models import Progress, Store
-    from models.engines.base import Engine
     from models.engines.quarantine import Quarantine
     from models.engines.tensorrt.cache import EngineCache, EngineRow
     from models.engines.tensorrt.provide import EngineSpec, Provider
-    from models.engines.tensorrt.selfcheck import Extra
 
 __all__ = ["add", "run"]
 
@@ -128,12 +126,13 @@ def _made(
     """The engine made sure of, and what there is to say about it."""
     import dataclasses
 
+    from appliance.evaluation import words_judge
     from models.engines.tensorrt.sources import golden
 
     cached = provider.cached(spec)
     if cached is None:
         wanted = golden(store, *names)
-        engine = provider.get(spec, dataclasses.replace(wanted, extra=_judge(store, *names[:2])), progress)
+        engine = provider.get(spec, dataclasses.replace(wanted, extra=words_judge(store, *names[:2])), progress)
     else:
         engine = cached
     engine.close()
@@ -167,38 +166,6 @@ def _check_packs(packs: Sequence[str]) -> None:
     for pack_id in packs:
         if pack_id not in PARTS:
             raise UsageError(f"{pack_id} does not run on TensorRT; these do: {', '.join(PARTS)}")
-
-
-def _judge(store: Store, pack_id: str, part: str) -> Extra | None:
-    """Right words on golden audio: what is heard through the engine is what is heard through the CPU's FP32 graph.
-
-    None for the voice: its graphs are judged by their sound alone (whole sentences are longer than a chunk is).
-    """
-    from models.engines.tensorrt.sources import reference_engines
-    from models.errors import EngineCheckError
-    from models.quantize import passes
-
-    group = {"encoder": "asr", "decoder": "asr", "vad": "vad"}.get(part)
-    if group is None:
-        return None
-
-    def extra(engine: Engine) -> Mapping[str, float | int | str]:
-        from appliance.evaluation import evaluations
-
-        judge = evaluations(store, None)[group]
-        engines = reference_engines(store, pack_id)
-        try:
-            wanted, made = judge(engines), judge({**engines, part: engine})
-        finally:
-            for reference in engines.values():
-                reference.close()
-        if not passes(made, wanted):
-            raise EngineCheckError(
-                f"{pack_id} {part}: {made.measure} {made.value:.2%}, by the FP32 graph on the CPU {wanted.value:.2%}"
-            )
-        return {made.measure: round(made.value, 4)}
-
-    return extra
 
 
 def _cache() -> EngineCache:

@@ -26,8 +26,8 @@ class Verdict(Enum):
 class Decision:
     """A verdict and, for an end, its reason.
 
-    Reasons: whole | whole-open | near-whole | whole-so-far | understood | silence | silence-not-understood | steady | no-speech |
-    too-long.
+    Reasons: whole | whole-open | near-whole | whole-so-far | understood | silence | silence-not-understood | steady |
+    no-speech | too-long.
     """
 
     verdict: Verdict

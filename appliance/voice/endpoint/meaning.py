@@ -3,8 +3,9 @@
 People leave some 200 ms between turns (Stivers et al. 2009, PNAS 106:10587). Silence alone cannot decide that early:
 stops and pauses within a sentence are as long. So an early end needs a sentence that is whole, cannot go on, and was
 clearly heard; the less of that is known, the longer the silence must be. Half a word is mostly heard as another whole
-one ("open the sliding door in the o…"), but the recogniser is less sure of it (`CLEAR_LOGP`). Pitch, the level at which the sound stopped and how sure voice activity
-still is were measured on the recordings, too, and tell ends from pauses no better.
+one ("open the sliding door in the o…"), but the recogniser is less sure of it (`CLEAR_LOGP`). Pitch, the level at
+which the sound stopped and how sure voice activity still is were measured on the recordings, too, and tell ends from
+pauses no better.
 """
 
 from __future__ import annotations

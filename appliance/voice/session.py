@@ -72,7 +72,7 @@ _INTERRUPTING_S: Final = 0.5
 _GAP_FRAMES: Final = 2
 _NEVER: Final = float("-inf")
 _SURE_QUIET_S: Final = 0.3
-"""Behind so much quiet, nothing read is nothing said. Sooner, the end of a short word ("pause") may not be there yet."""
+"""Behind so much quiet, nothing read is nothing said. Sooner, the end of a short word may not be there yet."""
 _CLOSING: Final = (".", "?", "!")
 
 

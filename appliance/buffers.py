@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from appliance.audio.blocks import MICROPHONE_BLOCKS, SPEAKER_BLOCKS
 from appliance.audio.devices import Kind, find_device
 from appliance.audio.probe import probe_block
 from appliance.errors import ApplianceError
@@ -18,8 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 DEFAULT_BLOCK: Final = 256
 """Sample frames of a device buffer where nothing could be tried: not the shortest, but steady on slow machines too."""
-LEAST: Final = 64
-MOST: Final = 480
+_SIZES: Final = frozenset((*MICROPHONE_BLOCKS, *SPEAKER_BLOCKS))
 
 
 class BufferSizes:
@@ -44,6 +44,13 @@ class BufferSizes:
             _LOG.debug("no buffer size tried for the %s: %s", kind, error)
             return DEFAULT_BLOCK
 
+    def keep(self, kind: Kind, device_name: str, block: int) -> None:
+        """A device turned out to need larger buffers than it was found to stand; a smaller one is not taken back."""
+        key, known = f"{kind} {device_name}", self._read()
+        if block > known.get(key, 0):
+            known[key] = block
+            self._write(known)
+
     def _read(self) -> dict[str, int]:
         try:
             data = json.loads(self._path.read_text(encoding="utf-8"))
@@ -51,7 +58,7 @@ class BufferSizes:
             return {}
         if not isinstance(data, dict):
             return {}
-        return {key: value for key, value in data.items() if isinstance(value, int) and LEAST <= value <= MOST}
+        return {key: value for key, value in data.items() if isinstance(value, int) and value in _SIZES}
 
     def _write(self, known: dict[str, int]) -> None:
         try:

@@ -12,15 +12,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from appliance import events
 from appliance.alarm import RingingAlarm
 from appliance.app import Wren, WrenSettings
+from appliance.audio.blocks import KeepBlock
 from appliance.audio.capture import Microphone
 from appliance.audio.devices import Kind
 from appliance.audio.ducking import Cause, Ducking
-from appliance.audio.frontend import Ears, PlayedTap
+from appliance.audio.frontend import Ears, EarsState, PlayedTap
 from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.sounds import Sound, sound_seconds
@@ -90,6 +92,10 @@ class LocalAudio:
         def block(kind: Kind, name: str | None) -> int:
             return sizes.of(kind, name) if audio.buffer_frames == "auto" else audio.buffer_frames
 
+        def keeper(kind: Kind) -> KeepBlock | None:
+            # What a person has set is not learnt from.
+            return partial(sizes.keep, kind) if audio.buffer_frames == "auto" else None
+
         self._sounds = audio.acknowledgement_sounds
         self._service = service
         self._lock = threading.Lock()
@@ -112,14 +118,22 @@ class LocalAudio:
                 runner.post(loop.Played(generation))
 
             made = DevicePlayer(
-                audio.speaker, played, self._on_state, settings=player_settings, ducking=self._ducking, tap=tap
+                audio.speaker,
+                played,
+                self._on_state,
+                settings=player_settings,
+                keep_block=keeper("speaker"),
+                ducking=self._ducking,
+                tap=tap,
             )
             players.append(made)
             return made
 
         self._runner = service.open_session(LOCAL, player, wake=True, ears=self._ears, alarm=self._alarm)
         self._player = players[0]
-        self._microphone = Microphone(audio.microphone, self._runner.push, self._on_state, block=heard)
+        self._microphone = Microphone(
+            audio.microphone, self._runner.push, self._on_state, block=heard, keep_block=keeper("microphone")
+        )
         self._courtesy = Courtesy(self._ducking, LOCAL)
         self._unsubscribe = [service.hub.subscribe(self._acknowledge), service.hub.subscribe(self._courtesy)]
         service.microphone, service.speaker_open = self, self._speaker_open
@@ -193,6 +207,11 @@ class LocalAudio:
         self._runner.call(lambda: self._runner.session.set_wake(detector))
 
     @property
+    def ears(self) -> EarsState:
+        """What came of the front end so far."""
+        return self._ears.state()
+
+    @property
     def settled(self) -> bool:
         """Whether both devices have been found, or found missing."""
         return {"microphone", "speaker"} <= self._states.keys()
@@ -204,9 +223,9 @@ class LocalAudio:
         for state in (microphone, speaker):
             if state is not None and state.phase == "lost":
                 degraded.append(state.reason)
-        ears = self._ears.state()
+        ears = self.ears
         if ears.missing is not None:
-            degraded.append(f"Wren hears its own voice: {ears.missing}")
+            degraded.append(f"Wren hears its own voice more than it should: {ears.missing}")
         dropped = self._runner.dropped_frames
         if dropped:
             degraded.append(f"{dropped} frames of sound were lost: this machine is too slow or too busy")

@@ -52,3 +52,16 @@ def test_without_a_device_the_usual_size_is_taken(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(buffers, "find_device", none)
     assert BufferSizes(tmp_path / "x.json").of("speaker", None) == DEFAULT_BLOCK
     assert not (tmp_path / "x.json").exists()
+
+
+def test_a_size_that_proved_too_small_is_kept_larger_and_never_smaller_again(tmp_path: Path, tried: list[str]) -> None:
+    path = tmp_path / "devices.json"
+    sizes = BufferSizes(path)
+    assert sizes.of("microphone", None) == 128
+    sizes.keep("microphone", FAKE.name, 256)
+    sizes.keep("speaker", "another", 960)
+    assert BufferSizes(path).of("microphone", None) == 256
+    sizes.keep("microphone", FAKE.name, 64)
+    assert sizes.of("microphone", None) == 256
+    assert tried == [FAKE.name]
+    assert json.loads(path.read_text())["speaker another"] == 960

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-__all__ = ["MICROPHONE_BLOCKS", "SPEAKER_BLOCKS", "BlockLadder"]
+__all__ = ["MICROPHONE_BLOCKS", "SPEAKER_BLOCKS", "BlockLadder", "KeepBlock"]
 
 MICROPHONE_BLOCKS: Final = (64, 128, 256, 480)
 """Sample frames. Above 480 the sound would be old before it is heard."""
 SPEAKER_BLOCKS: Final = (64, 128, 256, 480, 960)
 """The last is for machines that miss 480 (10 ms at 48 kHz): a stop then takes 60 ms and not 40, but nothing is torn."""
+KeepBlock = Callable[[str, int], None]
+"""Told the device's stable name and the larger size that it needs, on its keeper's thread; must not raise."""
 FAULTS: Final = 3
 WINDOW_S: Final = 60.0
 

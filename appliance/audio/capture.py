@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.audio.blocks import MICROPHONE_BLOCKS, BlockLadder
+from appliance.audio.blocks import MICROPHONE_BLOCKS, BlockLadder, KeepBlock
 from appliance.audio.devices import Device, find_device, stream_formats
 from appliance.audio.frame import Frame, Samples
 from appliance.audio.framing import CaptureFramer, Gap, GapListener
@@ -63,13 +63,18 @@ class Microphone:
         on_gap: GapListener | None = None,
         block: int = DEFAULT_BLOCK,
         channel: int | None = None,
+        keep_block: KeepBlock | None = None,
         host: PortAudio | None = None,
     ) -> None:
+        """`block` is the size to begin with; where sound is lost again and again the next larger one is taken, and
+        `keep_block` is told, to begin with that the next time."""
         self._device = device
         self._sink = sink
         self._on_state = on_state
         self._on_gap = on_gap
         self._ladder = BlockLadder(block, MICROPHONE_BLOCKS)
+        self._keep_block = keep_block
+        self._opened_name = ""
         self._host = host or portaudio()
         self._framer = CaptureFramer(channel)
         self._keeper: Keeper | None = None
@@ -127,7 +132,7 @@ class Microphone:
         device = self._device
         if not isinstance(device, Device):
             device = find_device("microphone", device, self._host)
-        self._server_name = device.server_name
+        self._server_name, self._opened_name = device.server_name, device.name
         formats: Sequence[StreamFormat] = stream_formats(device, self._ladder.block)
         stream = self._host.open_input(device.pcm, formats, self._connect, device.server_name)
         self._format = stream.format
@@ -170,9 +175,16 @@ class Microphone:
         if gap.cause != "closed":
             self._gaps += 1
             self._lost_s += gap.lost_s
-            keeper = self._keeper
-            if gap.cause in {"device", "overrun"} and self._ladder.fault(gap.time_s) and keeper is not None:
-                keeper.reopen()
             _LOG.warning("microphone %s: %.0f ms of sound missing (%s)", self.name, gap.lost_s * 1000, gap.cause)
+            if gap.cause in {"device", "overrun"} and self._ladder.fault(gap.time_s):
+                self._enlarge()
         if self._on_gap is not None:
             self._on_gap(gap)
+
+    def _enlarge(self) -> None:
+        block, keeper = self._ladder.block, self._keeper
+        _LOG.warning("microphone %s: cannot keep up; blocks of %d from now on", self.name, block)
+        if keeper is not None:
+            keeper.reopen()
+        if self._keep_block is not None:
+            self._keep_block(self._opened_name, block)

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from appliance.audio.adaptive import PLAYBACK, DepthController, DepthSettings
-from appliance.audio.blocks import SPEAKER_BLOCKS, BlockLadder
+from appliance.audio.blocks import SPEAKER_BLOCKS, BlockLadder, KeepBlock
 from appliance.audio.clock import Envelope
 from appliance.audio.devices import Device, find_device, stream_formats
 from appliance.audio.ducking import Ducking
@@ -96,9 +96,11 @@ class DevicePlayer:
         settings: PlayerSettings = PlayerSettings(),
         ducking: Ducking | None = None,
         tap: PlayedTap | None = None,
+        keep_block: KeepBlock | None = None,
         host: PortAudio | None = None,
     ) -> None:
-        """`ducking` says who is to be quieter just now; `tap` gets what is really played."""
+        """`ducking` says who is to be quieter just now; `tap` gets what is really played; `keep_block` is told of a
+        larger block that the device turned out to need."""
         self._device = device
         self._ducking = ducking
         self._tap = tap
@@ -108,6 +110,8 @@ class DevicePlayer:
         self._settings = settings
         self._host = host or portaudio()
         self._ladder = BlockLadder(settings.block, SPEAKER_BLOCKS)
+        self._keep_block = keep_block
+        self._opened_name = ""
         self._dry_seen = 0
         self._volume = settings.volume
         self._bell = Doorbell()
@@ -249,7 +253,7 @@ class DevicePlayer:
         device = self._device
         if not isinstance(device, Device):
             device = find_device("speaker", device, self._host)
-        self._server_name = device.server_name
+        self._server_name, self._opened_name = device.server_name, device.name
         formats = stream_formats(device, self._ladder.block)
         stream = self._host.open_output(device.pcm, formats, self._connect, device.server_name)
         self._delay_s = self._delay_s or stream.latency_s
@@ -348,6 +352,8 @@ class DevicePlayer:
             self._dry_seen += 1
             if self._ladder.fault(time.monotonic()):
                 _LOG.warning("speaker %s: cannot keep up; blocks of %d from now on", self.name, self._ladder.block)
+                if self._keep_block is not None:
+                    self._keep_block(self._opened_name, self._ladder.block)
         form, keeper = self._format, self._keeper
         if form is not None and form.block != self._ladder.block and keeper is not None and not self._mixer.sounding:
             keeper.reopen()

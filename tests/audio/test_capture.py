@@ -34,11 +34,13 @@ class Heard:
         self.states: list[DeviceState] = []
         self.gaps: list[Gap] = []
         self.sent = 0
+        self.kept: list[tuple[str, int]] = []
         self.microphone = Microphone(
             MICROPHONE,
             self.frames.append,
             self.states.append,
             on_gap=self.gaps.append,
+            keep_block=lambda name, block: self.kept.append((name, block)),
             host=host,
             **options,  # type: ignore[arg-type]
         )
@@ -168,6 +170,7 @@ def test_lost_sound_is_told_and_three_losses_within_a_minute_make_the_blocks_lar
     assert heard.microphone.stats().lost_s == pytest.approx(0.3, abs=0.05)
     assert heard.host.wait_opened(2).format.block == 480
     assert "lost" not in heard.phases
+    assert heard.kept == [(MICROPHONE.name, 480)]
 
 
 def test_blocks_that_come_faster_than_they_are_taken_are_dropped_and_counted() -> None:

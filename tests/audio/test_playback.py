@@ -239,6 +239,8 @@ def test_more_speech_than_anybody_would_listen_to_is_refused_and_counted(
 def test_a_device_that_runs_dry_again_and_again_is_opened_with_larger_blocks(
     host: FakeHost, player: DevicePlayer
 ) -> None:
+    kept: list[tuple[str, int]] = []
+    player._keep_block = lambda name, block: kept.append((name, block))
     first = host.stream
     assert first.format.block == 480
     player.begin(1, RATE)
@@ -257,6 +259,7 @@ def test_a_device_that_runs_dry_again_and_again_is_opened_with_larger_blocks(
 
     eventually(drained)
     assert host.stream.format.block == 960
+    assert kept == [(SPEAKER.name, 960)]
 
 
 def test_a_driver_that_is_short_of_sound_and_does_not_say_so_is_found_by_the_clock(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from appliance.errors import NoDeviceError, UsageError
 from appliance.model_packs import ModelPacks
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["HouseControls"]
 
 _LOG = logging.getLogger(__name__)
+
+_NO_SPEAKER: Final = "this machine has no speaker that is open; plug one in, or see: wren devices"
 
 
 class HouseControls:
@@ -54,7 +56,7 @@ class HouseControls:
 
     def view(self) -> ControlsView:
         """See `Controls`."""
-        machine, wake, packs = self._machine(), self._wake, self._packs
+        machine, wake, packs, alarm = self._machine(), self._wake, self._packs, self._service.alarm
         return ControlsView(
             microphone=machine.microphone,
             volume_percent=round(self._local.volume),
@@ -65,6 +67,7 @@ class HouseControls:
             voices=(self._voice,),
             language="en",
             languages=("en",),
+            ringing=alarm is not None and alarm.ringing,
             # Nobody has asked for a newer one: updates over the air are a later step.
             system=Versions(self._version, None),
             models=packs.versions(),
@@ -107,7 +110,16 @@ class HouseControls:
     def play(self, sound: Sound) -> None:
         """See `Controls`. Raises `NoDeviceError`."""
         if not self._local.play(sound):
-            raise NoDeviceError("this machine has no speaker that is open; plug one in, or see: wren devices")
+            raise NoDeviceError(_NO_SPEAKER)
+
+    def ring(self, seconds: float) -> None:
+        """See `Controls`. Raises `NoDeviceError`."""
+        if not self._local.ring(seconds):
+            raise NoDeviceError(_NO_SPEAKER)
+
+    def hush(self) -> None:
+        """See `Controls`."""
+        self._local.hush()
 
     def start_timer(self, seconds: int, name: str | None) -> TimerView:
         """See `Controls`. Raises `UsageError` where there are as many as Wren keeps."""

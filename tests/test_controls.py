@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.alarm import RingingAlarm
 from appliance.app import Wren
 from appliance.audio.sounds import Sound
 from appliance.controls import HouseControls
@@ -22,8 +23,9 @@ class House:
     def __init__(self, wren: Wren, path: Path, settings: Settings | None = None) -> None:
         settings = settings or Settings()
         self.local, self.restarts, self.path = FakeLocalAudio(settings), list[bool](), path
+        self.service = Service(wren)
         self.controls = HouseControls(
-            Service(wren),
+            self.service,
             self.local,  # type: ignore[arg-type]
             lambda: MachineState("live", ("a sentence",)),
             settings,
@@ -62,6 +64,23 @@ def test_what_is_refused_changes_nothing(house: House) -> None:
     with pytest.raises(NoDeviceError, match="wren devices"):
         house.controls.play(Sound.WAKE)
     assert not house.path.exists()
+
+
+def test_the_alarm_is_the_machines_own_and_any_that_rings_is_shown(house: House) -> None:
+    assert not house.controls.view().ringing
+    house.controls.ring(60.0)
+    assert house.local.rung == [60.0]
+    house.controls.hush()
+    assert house.local.rung == []
+    alarm = RingingAlarm(lambda _: None)
+    house.service.alarm = alarm
+    alarm.ring(60.0)
+    assert house.controls.view().ringing, "a timer that has ended"
+    alarm.hush()
+    assert not house.controls.view().ringing
+    house.local.speaker = False
+    with pytest.raises(NoDeviceError, match="wren devices"):
+        house.controls.ring(60.0)
 
 
 def test_timers_are_started_listed_and_cancelled(house: House) -> None:

@@ -356,7 +356,6 @@ class Bridge:
     def _publish_changes(self) -> None:
         if not self._begun:
             return
-        self._view = replace(self._view, alarm=self._router.alarm.on)
         if self._told and self._view.controls != self._told_of:
             before, self._told = self._told, self._wanted()
             self._lead(before)

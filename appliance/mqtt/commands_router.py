@@ -15,7 +15,6 @@ from appliance.audio.sounds import Sound
 from appliance.errors import ApplianceError, NoDeviceError
 from appliance.mqtt import commands
 from appliance.mqtt.commands import COMMANDS, Command, CommandError, parse_command, request_id
-from appliance.mqtt.commands_alarm import Alarm
 from appliance.mqtt.commands_speech import Speech, SpeechQueue
 from appliance.mqtt.controls import Controls, Speaker, TimerView
 
@@ -26,6 +25,8 @@ _LOG = logging.getLogger(__name__)
 PER_SECOND: Final = 5.0
 """Of one command; a slider that is dragged sends about as many."""
 BURST: Final = 20.0
+ALARM_S: Final = 600.0
+"""An alarm that nobody ends has been heard or will not be."""
 ERRORS_PER_SECOND: Final = 2.0
 """A flood is not answered by a flood."""
 
@@ -65,7 +66,6 @@ class CommandRouter:
         self._speaker, self._controls = speaker, controls
         self._on_result, self._on_error = on_result, on_error
         self.speech = SpeechQueue(speaker, controls.play)
-        self.alarm = Alarm(controls.play)
         # Each its own, so that `stop` and `mute` still work while a slider runs wild.
         self._buckets = {name: Bucket(PER_SECOND, BURST) for name in (*COMMANDS, "")}
         self._errors = Bucket(ERRORS_PER_SECOND, BURST)
@@ -75,7 +75,7 @@ class CommandRouter:
     @property
     def busy(self) -> bool:
         """`tick` has something to do soon."""
-        return self.speech.busy or self.alarm.on
+        return self.speech.busy
 
     def take(self, name: str, payload: bytes, *, retained: bool, now_s: float) -> bool:
         """Carry a command out, or refuse it; whether it was carried out (or waits to be said)."""
@@ -87,7 +87,7 @@ class CommandRouter:
             return self.refuse(name, payload, "mqtt.retained", why, now_s)
         try:
             command = parse_command(name, payload)
-            self._carry_out(name, command, now_s)
+            self._carry_out(name, command)
         except CommandError as error:
             return self.refuse(name, payload, error.reason, str(error), now_s)
         except ApplianceError as error:
@@ -107,14 +107,10 @@ class CommandRouter:
         return False
 
     def tick(self, now_s: float) -> None:
-        """Say and sound what is due."""
+        """Say what is due."""
         self.speech.tick(now_s)
-        try:
-            self.alarm.tick(now_s)
-        except ApplianceError as error:
-            _LOG.warning("the alarm cannot sound, so it is off: %s", error)
 
-    def _carry_out(self, name: str, command: Command, now_s: float) -> None:  # noqa: PLR0912 - a case a command
+    def _carry_out(self, name: str, command: Command) -> None:  # noqa: PLR0912 - a case a command
         told: Answer = {}
         match command:
             case commands.Say():
@@ -128,7 +124,7 @@ class CommandRouter:
                 if self._controls.view().microphone != "live" or not self._speaker.listen():
                     raise CommandError("mqtt.no_microphone", "this machine's own microphone is muted, or not there")
             case commands.Stop():
-                self.alarm.end()
+                self._controls.hush()
                 self.speech.drop()
                 self._speaker.stop()
             case commands.Volume():
@@ -152,10 +148,9 @@ class CommandRouter:
                 told = {"timers": [_told(timer) for timer in self._controls.timers()]}
             case commands.Alarm():
                 if command.state == "ON":
-                    self.alarm.start(now_s, command.duration)
-                    self.alarm.tick(now_s)  # so that one that cannot sound is refused
+                    self._controls.ring(ALARM_S if command.duration is None else command.duration)
                 else:
-                    self.alarm.end()
+                    self._controls.hush()
             case commands.TestSound():
                 self._controls.play(Sound.TEST)
             case commands.InstallModels():

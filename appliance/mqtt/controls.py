@@ -56,6 +56,8 @@ class ControlsView:
     voices: tuple[str, ...] = ()
     language: str = ""
     languages: tuple[str, ...] = ()
+    ringing: bool = False
+    """The alarm sounds: one that was asked for, or a timer that has ended."""
     system: Versions = Versions(None, None)
     models: Versions = Versions(None, None)
     models_can_install: bool = False
@@ -104,6 +106,14 @@ class Controls(Protocol):
 
     def play(self, sound: Sound) -> None:
         """On this machine's speaker, at once."""
+        ...
+
+    def ring(self, seconds: float) -> None:
+        """Sound the alarm for so long at most; it is quiet under speech, and ends by `hush` or a spoken "stop"."""
+        ...
+
+    def hush(self) -> None:
+        """End the alarm; no error where none sounds."""
         ...
 
     def start_timer(self, seconds: int, name: str | None) -> TimerView:

@@ -292,7 +292,7 @@ ENTITIES: Final[tuple[Entity, ...]] = (
         "alarm",
         Platform.SIREN,
         "Alarm",
-        value=lambda view: "ON" if view.alarm else "OFF",
+        value=lambda view: "ON" if view.controls.ringing else "OFF",
         command="alarm",
         config={"support_duration": True, "support_volume_set": False},
         icon="mdi:alarm-light-outline",

@@ -46,8 +46,6 @@ class View:
     """Task -> what runs it, as `ort-cpu int8`."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Task -> model."""
-    alarm: bool = False
-    """The siren sounds."""
     link: LinkState | None = None
     """Of the connection, as it was looked at last; None before."""
     untold: int = 0

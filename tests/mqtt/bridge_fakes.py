@@ -144,6 +144,12 @@ class FakeControls:
     def play(self, sound: Sound) -> None:
         self._ask("play", sound)
 
+    def ring(self, seconds: float) -> None:
+        self._ask("ring", seconds, ringing=True)
+
+    def hush(self) -> None:
+        self.state = replace(self.state, ringing=False)
+
     def start_timer(self, seconds: int, name: str | None) -> TimerView:
         self._ask("timer", (seconds, name))
         self.running.append(TimerView(len(self.running) + 1, name, seconds, float(seconds), True))

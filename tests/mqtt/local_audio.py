@@ -17,6 +17,7 @@ class FakeLocalAudio:
         self.muted, self.speaker = False, True
         self.wake: WakeWordSettings | None = None
         self.played: list[Sound] = []
+        self.rung: list[float | None] = []
 
     def mute(self, muted: bool) -> None:
         self.muted = muted
@@ -25,6 +26,14 @@ class FakeLocalAudio:
         if self.speaker:
             self.played.append(sound)
         return self.speaker
+
+    def ring(self, seconds: float | None = None) -> bool:
+        if self.speaker:
+            self.rung.append(seconds)
+        return self.speaker
+
+    def hush(self) -> None:
+        self.rung.clear()
 
     def state(self) -> MachineState:
         return MachineState("muted" if self.muted else "live")

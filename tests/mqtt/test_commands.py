@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from appliance.audio.sounds import Sound
 from appliance.mqtt.commands import COMMANDS, MAX_COMMAND_BYTES, CommandError, parse_command, request_id
-from appliance.mqtt.commands_alarm import EVERY_S, LONGEST_S
-from appliance.mqtt.commands_router import BURST, Bucket, CommandRouter
+from appliance.mqtt.commands_router import ALARM_S, BURST, Bucket, CommandRouter
 from appliance.mqtt.commands_speech import BUSY_S, MAX_WAITING, PRE_ANNOUNCE, PRE_ANNOUNCE_S, STUCK_S
 from tests.mqtt.bridge_fakes import FakeControls, FakeService
 
@@ -47,7 +46,7 @@ class Desk:
         """Nothing was done, nothing will be."""
         self.wait(1.0)
         idle = not self.service.said and not self.service.stops and not self.service.listens
-        return idle and not self.controls.asked and not self.controls.running and not self.router.alarm.on
+        return idle and not self.controls.asked and not self.controls.running
 
 
 @pytest.fixture
@@ -354,43 +353,28 @@ def test_what_was_said_to_a_speaker_that_has_gone_has_failed(desk: Desk) -> None
 # ---- the alarm
 
 
-def test_the_alarm_sounds_until_it_is_ended(desk: Desk) -> None:
-    desk.send("alarm", '{"state": "ON"}')
-    desk.wait(4 * EVERY_S)
-    sounded = len(desk.controls.asked)
-    assert sounded in {4, 5}
-    desk.send("alarm", "OFF")
-    desk.wait(10.0)
-    assert len(desk.controls.asked) == sounded
-
-
-@pytest.mark.parametrize(("payload", "length_s"), [('{"state": "ON", "duration": 5}', 5.0), ("ON", LONGEST_S)])
-def test_the_alarm_ends_by_itself(desk: Desk, payload: str, length_s: float) -> None:
-    desk.send("alarm", payload)
-    desk.wait(length_s - 0.2)
-    assert desk.router.alarm.on
-    desk.wait(0.4)
-    assert not desk.router.alarm.on
+@pytest.mark.parametrize(
+    ("payload", "length_s"), [('{"state": "ON", "duration": 5}', 5), ("ON", ALARM_S), ('{"state": "ON"}', ALARM_S)]
+)
+def test_the_alarm_rings_until_it_is_ended(desk: Desk, payload: str, length_s: float) -> None:
+    assert desk.send("alarm", payload)
+    assert desk.controls.asked == [("ring", length_s)]
+    assert desk.controls.state.ringing
+    assert desk.send("alarm", "OFF")
+    assert not desk.controls.state.ringing
 
 
 def test_stop_ends_the_alarm(desk: Desk) -> None:
     desk.send("alarm", "ON")
     desk.send("stop")
-    assert not desk.router.alarm.on
+    assert not desk.controls.state.ringing
 
 
 def test_an_alarm_that_cannot_sound_is_refused(desk: Desk) -> None:
     desk.controls.broken = True
     assert not desk.send("alarm", "ON")
     assert code(desk) == "audio.no-device"
-    assert not desk.router.alarm.on
-
-
-def test_an_alarm_that_can_sound_no_longer_is_off(desk: Desk) -> None:
-    desk.send("alarm", "ON")
-    desk.controls.broken = True
-    desk.wait(EVERY_S + 0.1)
-    assert not desk.router.alarm.on
+    assert not desk.controls.state.ringing
 
 
 # ---- hostile input

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_what_is_asked_for_is_all_there() -> None:
 
 def test_states_of_a_whole_machine() -> None:
     view = View(
-        controls=WHOLE,
+        controls=replace(WHOLE, ringing=True),
         timers=(TimerView(3, "pasta", 300, 120.4, True),),
         phases={"local": "listening", "page": "responding"},
         last_intent="HassTurnOn",
@@ -76,7 +77,6 @@ def test_states_of_a_whole_machine() -> None:
         heat="warm",
         engines={"asr": "ort-cpu int8"},
         models={"asr": "moonshine"},
-        alarm=True,
     )
     told = states(view)
     assert told["state"] == "responding"

@@ -21,10 +21,16 @@ import pytest
 
 from tests.peers.mosquitto import PASSWORDS, Mosquitto, free_port
 
-__all__ = ["HomeAssistant", "home_assistant", "python_of"]
+__all__ = ["INSTALLATIONS", "HomeAssistant", "home_assistant", "python_of"]
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
 MAKER: Final = REPOSITORY / "tools" / "test-home-assistant"
+INSTALLATIONS: Final = (
+    pytest.param(("home_assistant_2024_3.txt", "3.11", "components"), id="2024.3"),
+    pytest.param(("home_assistant_2025_4.txt", "3.13", "device"), id="2025.4"),
+)
+"""Requirements, the Python they need, and how Wren is made known: one that knows only components, and one that takes
+whole devices."""
 START_TIMEOUT_S: Final = 180.0
 """It takes ten seconds on a free machine; the tests' machine is seldom free."""
 STATE_TIMEOUT_S: Final = 30.0

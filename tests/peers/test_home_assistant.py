@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from pydantic import SecretStr
@@ -19,12 +19,13 @@ from appliance.audio.sounds import Sound
 from appliance.intent.types import Understanding
 from appliance.mqtt.bridge import Bridge, BridgeSettings
 from appliance.mqtt.client import MqttClient
+from appliance.mqtt.controls import Versions
 from appliance.mqtt.discovery import DeviceInfo, Mode
 from appliance.mqtt.entities_table import ENTITIES
 from appliance.settings import MqttSettings
 from hw.thermal import Reading
 from tests.mqtt.bridge_fakes import FakeControls, FakeService
-from tests.peers.home_assistant import HomeAssistant, home_assistant, python_of
+from tests.peers.home_assistant import INSTALLATIONS, HomeAssistant, home_assistant, python_of
 from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, mosquitto, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
@@ -74,13 +75,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
         yield running
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(("home_assistant_2024_3.txt", "3.11", "components"), id="2024.3"),
-        pytest.param(("home_assistant_2025_4.txt", "3.13", "device"), id="2025.4"),
-    ],
-)
+@pytest.fixture(scope="module", params=INSTALLATIONS)
 def installation(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, broker: Mosquitto
 ) -> Iterator[tuple[HomeAssistant, Mode]]:
@@ -232,6 +227,33 @@ def test_commands_act_and_are_shown(home: HomeAssistant, wren: Wren) -> None:
     home.call("text.set_value", "text.wren_announce", value="The door is open")
     until(lambda: bool(wren.service.said), "it is announced")
     wren.service.said.pop()[1]("answered")
+
+
+def test_new_model_packs_are_shown_installed_and_followed(home: HomeAssistant, wren: Wren, mode: Mode) -> None:
+    controls = wren.controls
+    older = Versions("catalogue 0a1b2c3d, without 1 of 3 packs", "catalogue 0a1b2c3d")
+    controls.state = replace(controls.state, models=older, models_can_install=True)
+    home.wait_state("update.wren_model_packs", "on")
+    home.wait(lambda: _can_install(home), "it can be installed")
+    home.call("update.install", "update.wren_model_packs")
+    until(lambda: ("install", None) in controls.asked, "it is asked for")
+    controls.state = replace(controls.state, models=replace(older, busy=True, percent=40.0))
+    if mode == "device":  # the older one knows of no progress over MQTT
+        home.wait(lambda: _packs(home).get("update_percentage") == 40, "it goes on")
+    controls.state = replace(
+        controls.state, models=Versions("catalogue 0a1b2c3d", "catalogue 0a1b2c3d"), models_can_install=False
+    )
+    home.wait_state("update.wren_model_packs", "off")
+    home.wait(lambda: not _can_install(home), "there is nothing more to install")
+
+
+def _packs(home: HomeAssistant) -> dict[str, Any]:
+    found: dict[str, Any] = (home.state("update.wren_model_packs") or {}).get("attributes", {})
+    return found
+
+
+def _can_install(home: HomeAssistant) -> bool:
+    return bool(_packs(home).get("supported_features", 0) & 1)
 
 
 def test_a_notification_is_said_where_home_assistant_has_such_entities(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from appliance import events
 from appliance.measuring import PARTS
+from models.engines.given import GivenGraphs, given_rungs, open_given
 from models.engines.rungs import TABLE, open_task, quarantine_of, rungs_for, with_engine
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class EngineOpener:
     emit: Listener | None = None
     """Told of every rung that takes over, once somebody listens."""
     make_provider: Callable[[Store], Provider] = _provider_here
+    given: Mapping[str, GivenGraphs] = field(default_factory=dict)
+    """Task -> the files that it runs on instead of a pack's graphs."""
     _provider: Provider | None = None
     _ladders: dict[str, dict[str, LadderEngine]] = field(default_factory=dict)
     _choices: dict[str, Choice] = field(default_factory=dict)
@@ -68,16 +71,20 @@ class EngineOpener:
 
     def open(self, task: str) -> Mapping[str, Engine]:
         """Graph part -> engine, weights loaded. Raises `EngineError` where not one rung works."""
-        choice = self.plan.tasks[task]
-        ladders = open_task(
-            self.store,
-            choice,
-            PARTS_SERVED[task],
-            quarantine=quarantine_of(self.store),
-            listener=self._changed,
-            machine=self.plan.machine,
-            provider=self.provider,
-        )
+        choice, quarantine = self.plan.tasks[task], quarantine_of(self.store)
+        machine, changed = self.plan.machine, self._changed
+        if (given := self.given.get(task)) is not None:
+            ladders = open_given(task, given, choice.threads, quarantine=quarantine, listener=changed, machine=machine)
+        else:
+            ladders = open_task(
+                self.store,
+                choice,
+                PARTS_SERVED[task],
+                quarantine=quarantine,
+                listener=changed,
+                machine=machine,
+                provider=self.provider,
+            )
         with self._lock:
             self._ladders[task], self._choices[task] = ladders, choice
         return ladders
@@ -148,6 +155,8 @@ class EngineOpener:
 
     def _rungs(self, choice: Choice) -> dict[str, tuple[Rung, ...]]:
         """Of all parts together: which bits a part is in depends on the others' too, and its name with it."""
+        if (given := self.given.get(choice.task)) is not None:
+            return given_rungs(given, choice.threads, self.plan.machine)
         parts = PARTS_SERVED[choice.task]
         return rungs_for(self.store, choice, parts, machine=self.plan.machine, provider=self.provider)
 

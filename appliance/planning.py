@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
@@ -27,6 +27,7 @@ from hw.plan import Candidate, Overrides, Plan, Precision, Scheme, TaskNeed, Tim
 from hw.probe import Machine
 from models import ModelsError, Progress, Store, TtsParameters, VadParameters, files, silent
 from models.convert import open_artefact
+from models.engines.given import GivenGraphs
 from models.graphs import Form, forms
 
 __all__ = ["MeasuringError", "current_plan", "kept_timings", "measure", "task_needs", "with_gate"]
@@ -60,9 +61,23 @@ class MeasuringError(ApplianceError):
     retry = True
 
 
-def current_plan(store: Store, machine: Machine, *, user: Overrides | None = None) -> Plan:
-    """The plan from what is known now: timings that were kept, else the rules alone. Measures nothing."""
-    return make_plan(machine, task_needs(store), kept_timings(store, machine) or {}, user)
+def current_plan(
+    store: Store,
+    machine: Machine,
+    *,
+    user: Overrides | None = None,
+    given: Mapping[str, GivenGraphs] | None = None,
+) -> Plan:
+    """The plan from what is known now: timings that were kept, else the rules alone. Measures nothing.
+
+    `given`: task -> files that it runs on instead of a pack's graphs.
+    """
+    timings = dict(kept_timings(store, machine) or {})
+    needs = task_needs(store)
+    for task, graphs in (given or {}).items():
+        timings.pop(task, None)  # they are another model's
+        needs = tuple(_given_need(task, graphs, machine, user) if need.task == task else need for need in needs)
+    return make_plan(machine, needs, timings, user)
 
 
 def task_needs(store: Store) -> tuple[TaskNeed, ...]:
@@ -110,6 +125,20 @@ def task_needs(store: Store) -> tuple[TaskNeed, ...]:
             why="the model comes quantised, with its own runtime, and takes half a percent of one core",
             window_samples=160,
         ),
+    )
+
+
+def _given_need(task: str, graphs: GivenGraphs, machine: Machine, user: Overrides | None) -> TaskNeed:
+    """One way only: as it comes, on the processor. Nobody here has judged the words of other bits."""
+    override = None if user is None else user.tasks.get(task)
+    cores = machine.usable_cores or 1
+    threads = override.threads if override is not None and override.threads is not None else 2 if cores >= 4 else 1
+    return TaskNeed(
+        task=task,
+        model=graphs.name,
+        weights_mb={graphs.precision: graphs.mb},
+        fixed=Candidate("ort-cpu", graphs.precision, None, max(1, min(threads, cores))),
+        why="the model was put in place by hand and runs as it comes",
     )
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "RegistryPackage",
     "Sha256",
     "StateRow",
+    "TransducerParameters",
     "TtsParameters",
     "UrlSource",
     "VadParameters",
@@ -114,6 +115,13 @@ class WakeParameters(Row):
     """Probabilities averaged."""
 
 
+class TransducerParameters(Row):
+    """A streaming transducer that the settings may choose: its own files say how it is driven."""
+
+    task: Literal["asr-transducer"]
+    rate_hz: PositiveInt
+
+
 class LaterParameters(Row):
     """A model that Wren can fetch and does not run yet."""
 
@@ -125,7 +133,8 @@ class LaterParameters(Row):
 
 
 Parameters = Annotated[
-    AsrParameters | VadParameters | TtsParameters | WakeParameters | LaterParameters, Field(discriminator="task")
+    AsrParameters | TransducerParameters | VadParameters | TtsParameters | WakeParameters | LaterParameters,
+    Field(discriminator="task"),
 ]
 P = TypeVar("P", AsrParameters, VadParameters, TtsParameters, WakeParameters)
 
@@ -189,6 +198,8 @@ class Pack(Row):
     @property
     def task(self) -> str:
         """`asr`, `vad`, `tts` or `wake`."""
+        if isinstance(self.parameters, TransducerParameters):
+            return "asr"
         return self.parameters.will_be if isinstance(self.parameters, LaterParameters) else self.parameters.task
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from models import Catalogue, Progress, Store, load_catalogue
-from models.catalogue import LaterParameters
+from models.catalogue import LaterParameters, TransducerParameters
 from models.download import Downloader, Expected, Report
 from models.errors import CatalogueError, ConsentNeededError, FetchError, PackCorruptError, PackMissingError
 from models.sources import RegistryPackage
@@ -171,8 +171,8 @@ def test_what_could_not_be_verified_says_so_and_is_not_used_yet() -> None:
     for pack in catalogue.extra:
         assert pack.unverified
         assert not pack.files
-        assert isinstance(pack.parameters, LaterParameters)
-        assert not pack.used
+        assert isinstance(pack.parameters, LaterParameters | TransducerParameters)
+        assert pack.used is isinstance(pack.parameters, TransducerParameters)
     assert all(p.used and not p.unverified for p in catalogue.pack)
 
 

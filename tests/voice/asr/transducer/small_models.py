@@ -79,7 +79,10 @@ class _Graph:
         return self.op("MatMul", value, self.random(of, to, scale=scale / of**0.5))
 
     def total(self, *values: str) -> str:
-        return self.op("Sum", *values)
+        first, *rest = values
+        for value in rest:
+            first = self.op("Add", first, value)
+        return first
 
     def save(
         self,
@@ -249,7 +252,7 @@ def _stateless_decoder(path: Path, seed: int, vocabulary: int, context: int = 2)
     graph, size = _Graph(seed), 10
     known = graph.op("Cast", graph.op("GreaterOrEqual", "y", graph.constant(0, np.int64)), to=TensorProto.FLOAT)
     rows = graph.op(
-        "Gather", graph.random(vocabulary, size, scale=1.0), graph.op("Max", "y", graph.constant(0, np.int64))
+        "Gather", graph.random(vocabulary, size, scale=1.0), graph.op("Clip", "y", graph.constant(0, np.int64))
     )
     rows = graph.op("Mul", rows, graph.op("Unsqueeze", known, graph.constant([2], np.int64)))
     graph.op(

@@ -1,0 +1,59 @@
+"""Which recogniser hears: Moonshine, or a streaming transducer that the settings name.
+
+`models.recogniser` is a pack of the catalogue (fetched with the user's consent: `wren models fetch --consent`), or a
+folder with a model's files as sherpa-onnx publishes them. Nothing of it is changed or converted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from appliance.errors import SpeechError
+from appliance.measuring import PACKS
+from models.catalogue import TransducerParameters
+from models.engines.given import GivenGraphs
+
+if TYPE_CHECKING:
+    from appliance.engines import EngineOpener
+    from appliance.voice.asr.transducer.files import TransducerFiles
+    from appliance.voice.asr.transducer.recogniser import TransducerModel
+    from models import Store
+
+__all__ = ["find_transducer", "graphs_of", "open_transducer"]
+
+
+def find_transducer(store: Store, chosen: str | None, *, int8: bool = False) -> TransducerFiles | None:
+    """The transducer that was chosen, its files read and checked, no weights loaded; None where it is Moonshine.
+
+    `int8` asks for the files with fewer bits where a model comes in both. Raises `SpeechError`, which says what to
+    do, and `ModelsError` where a pack is not there or damaged.
+    """
+    from appliance.voice.asr.transducer.files import read_folder
+
+    if chosen is None or chosen == PACKS["asr"]:
+        return None
+    if "/" in chosen or chosen.startswith("~"):
+        return read_folder(Path(chosen).expanduser().absolute(), int8=int8)
+    pack = next((p for p in (*store.catalogue.pack, *store.catalogue.extra) if p.id == chosen), None)
+    if pack is None or not isinstance(pack.parameters, TransducerParameters):
+        there = [PACKS["asr"], *(p.id for p in store.catalogue.extra if isinstance(p.parameters, TransducerParameters))]
+        raise SpeechError(
+            f"models.recogniser is {chosen!r}, which is no recogniser of the catalogue ({', '.join(there)})"
+            " and no folder: a folder is given as a path with a slash"
+        )
+    return read_folder(store.open(chosen).folder, int8=int8)
+
+
+def graphs_of(files: TransducerFiles) -> GivenGraphs:
+    """The graphs as `EngineOpener` and the plan take them."""
+    states = {"encoder": files.metadata.states}
+    return GivenGraphs(files.folder.name, files.graphs, files.precision, states, files.mb)
+
+
+def open_transducer(opener: EngineOpener, files: TransducerFiles) -> TransducerModel:
+    """The model over engines opened by the plan. Raises `EngineError`."""
+    from appliance.voice.asr.transducer.recogniser import TransducerModel
+
+    engines = opener.open("asr")
+    return TransducerModel(files.metadata, engines["encoder"], engines["decoder"], engines["joiner"], files.labels)

@@ -1,8 +1,9 @@
 """One microphone's sound as several listeners want it, 10 ms at a time.
 
-The recogniser gets it high-passed, with the echo subtracted while something is played and nothing else done to it:
-suppressing and denoising hurt it. What listens for wake words gets the level evened out besides, what listens for
-speech also what AEC3 and the noise suppressor take away. While nothing is played no canceller runs.
+While nothing is played the recogniser and voice activity get it bit for bit: the words must be those of a machine
+without a front end. While something is played the echo is subtracted for the recogniser and nothing else is done to it,
+for suppressing and denoising hurt it; voice activity also gets AEC3's and the noise suppressor's work. What listens
+for wake words always has the level evened out. No canceller runs while nothing is played.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ _LOG = logging.getLogger(__name__)
 
 HANG_S: Final = 0.4
 """The echo of a room goes on after its cause: so long the canceller runs on."""
+WRONG_DB: Final = 12.0
+"""Where AEC3 takes so much more away than was subtracted, what is left is echo and nobody's voice."""
+WRONG_S: Final = 0.15
+"""After so long of that the room is not what it was: the speaker stumbled, or somebody moved it."""
 AUDIBLE_DBFS: Final = -70.0
 """Quieter sound of the speaker has no echo that matters."""
 
@@ -32,11 +37,11 @@ class EarFrames:
     """The same 10 ms as several listeners want it."""
 
     speech: Frame
-    """For the recogniser and for levels: high-passed, echo subtracted while Wren sounds."""
+    """For the recogniser and for levels: as it came, the echo subtracted while Wren sounds."""
     wake: Frame
     """For wake words: the same with its level evened out. (Noise suppressed, fewer are heard.)"""
     voice: Frame
-    """For voice activity: no echo, no noise."""
+    """For voice activity: the same, without noise and what is left of the echo while Wren sounds."""
     played: Frame | None = None
     """What Wren played at that time (with the microphone's time and number); None while it was silent."""
 
@@ -55,6 +60,7 @@ class Cleaner:
         self.faults = 0
         """Times that a processor failed: from the first on it goes on without them."""
         self._left = 0
+        self._wrong = 0
         self._rise = np.linspace(0.0, 1.0, FRAME_SAMPLES, dtype=np.float32)
         self._silence = np.zeros(FRAME_SAMPLES, dtype=np.float32)
 
@@ -88,7 +94,7 @@ class Cleaner:
 
     def reset(self) -> None:
         """Forget all sound; the room that the cancellers have learnt, too."""
-        self._left = 0
+        self._left = self._wrong = 0
         self._linear.reset()
         if self._processors is not None:
             self._processors.reset()
@@ -96,11 +102,21 @@ class Cleaner:
     def _clean(
         self, processors: Processors, raw: Samples, reference: Samples | None
     ) -> tuple[Samples, Samples, Samples]:
-        speech = self._subtract(processors.high_pass.process(np.ascontiguousarray(raw)), reference)
-        voice = speech
+        near = np.ascontiguousarray(raw)
+        speech = voice = self._subtract(near, reference)
         if self._left:
-            voice = processors.echo.process(speech, self._silence if reference is None else reference)
-        return speech, processors.wake.process(speech), processors.voice.process(voice)
+            left = processors.echo.process(speech, self._silence if reference is None else reference)
+            self._doubt(level_dbfs(near), level_dbfs(speech), level_dbfs(left))
+            voice = processors.voice.process(left)
+        return speech, processors.wake.process(speech), voice
+
+    def _doubt(self, near_dbfs: float, speech_dbfs: float, left_dbfs: float) -> None:
+        """Have the linear filter learn the room anew where it takes away far less than there was to take."""
+        little = near_dbfs > AUDIBLE_DBFS + WRONG_DB and speech_dbfs > near_dbfs - WRONG_DB / 2
+        self._wrong = self._wrong + 1 if little and left_dbfs < speech_dbfs - WRONG_DB else max(0, self._wrong - 1)
+        if self._wrong >= WRONG_S / FRAME_S:
+            self._wrong = 0
+            self._linear.doubt()
 
     def _subtract(self, near: Samples, reference: Samples | None) -> Samples:
         """`near` without its echo, while there is one: from the first frame of sound on until the room is quiet."""

@@ -35,6 +35,7 @@ class Ears:
 
     def __init__(self, tap: PlayedTap, *, wanted: bool = True) -> None:
         """`wanted` False: the sound is handed on as it is."""
+        self._wanted = wanted
         self._tap = tap
         self._reference = EchoReference()
         self._missing: str | None = None
@@ -44,11 +45,13 @@ class Ears:
                 processors = open_processors()
             except FrontEndMissingError as error:
                 self._missing = str(error)
-                _LOG.warning("Wren hears its own voice: %s", error)
+                _LOG.warning("Wren hears its own voice more than it should: %s", error)
         self._cleaner = Cleaner(processors)
 
     def push(self, frame: Frame) -> EarFrames:
         """Hear 10 ms."""
+        if not self._wanted:
+            return EarFrames.plain(frame)
         self._reference.push(self._tap.read())
         return self._cleaner.push(frame, self._reference.take(frame.time_s))
 
@@ -56,5 +59,5 @@ class Ears:
         """Counts since it was made, and what is amiss."""
         missing = self._missing
         if self._cleaner.faults:
-            missing = "the front end failed; no echo is cancelled until Wren is started again"
+            missing = "the front end failed; echo is only subtracted until Wren is started again"
         return EarsState(self._cleaner.cancelling, missing, self._reference.jumps, self._tap.dropped)

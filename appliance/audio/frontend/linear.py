@@ -51,6 +51,10 @@ class LinearCanceller:
         self._near = np.full(bins, _FLOOR, dtype=np.float32)
         self._padded = np.zeros(2 * FRAME_SAMPLES, dtype=np.float32)
 
+    def doubt(self) -> None:
+        """What was learnt of the room does not hold any more: learn it as fast as at first."""
+        self._unsure[:] = START
+
     def process(self, near: Samples, far: Samples) -> Samples:
         """Two times [160] float32 at 16 kHz to one; `far` must come before its echo in `near`."""
         n = FRAME_SAMPLES

@@ -1,4 +1,4 @@
-"""WebRTC's audio processing (AEC3, noise suppressor, AGC2, high-pass) by pywebrtc-audio, loaded when it is opened."""
+"""WebRTC's audio processing (AEC3, noise suppressor, AGC2) by pywebrtc-audio, loaded when it is opened."""
 
 from __future__ import annotations
 
@@ -49,16 +49,15 @@ class EchoProcessor(Protocol):
 class Processors:
     """What one microphone's front end works with."""
 
-    high_pass: Processor
     echo: EchoProcessor
     wake: Processor
     """Gain control."""
     voice: Processor
-    """Noise suppressor and gain control."""
+    """Noise suppressor."""
 
     def reset(self) -> None:
         """Forget all sound, and the room."""
-        for processor in (self.high_pass, self.echo, self.wake, self.voice):
+        for processor in (self.echo, self.wake, self.voice):
             processor.reset()
 
 
@@ -68,13 +67,10 @@ def open_processors() -> Processors:
         from pywebrtc_audio import AudioProcessor, EchoCanceller
     except (ImportError, OSError) as error:
         raise FrontEndMissingError(
-            f"pywebrtc-audio does not load ({error}); run `make setup`, or go on without echo cancelling"
+            f"pywebrtc-audio does not load ({error}); run `make setup`, or go on with echo that is only subtracted"
         ) from None
     return Processors(
-        high_pass=AudioProcessor(RATE_HZ, 1, high_pass_filter=True),
         echo=EchoCanceller(RATE_HZ, 1, stream_delay_ms=round(LEAD_S * 1000)),
         wake=AudioProcessor(RATE_HZ, 1, auto_gain_control=True, agc_max_gain_db=MAX_GAIN_DB),
-        voice=AudioProcessor(
-            RATE_HZ, 1, noise_suppression=True, auto_gain_control=True, ns_level=1, agc_max_gain_db=MAX_GAIN_DB
-        ),
+        voice=AudioProcessor(RATE_HZ, 1, noise_suppression=True, ns_level=1),
     )

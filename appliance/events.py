@@ -228,10 +228,8 @@ class EngineChanged(Event):
 class StrainChanged(Event):
     """Wren steps down because it cannot keep up (or the machine is hot), or up again."""
 
-    level: int
-    """0: all that Wren can do."""
-    step: str
-    """The deepest step that is taken; empty at level 0."""
+    steps: tuple[str, ...]
+    """Names of the steps that are taken now; none: all that Wren can do."""
     because: str
     """Stage that cannot keep up, or `heat`; empty where nothing does any more."""
     text: str

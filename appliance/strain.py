@@ -20,7 +20,7 @@ from appliance.voice.breaker import Breakers, BreakerSettings, BreakerState
 from appliance.voice.guards import Guard
 from appliance.voice.limits import LIMITS, TimeLimits
 from appliance.voice.meter import SessionMeter
-from appliance.voice.relief import LADDER, Relief, Step, possible, relief_at
+from appliance.voice.relief import LADDER, Relief, Step, possible, relief_of
 from appliance.voice.turns import HEAD_START_S, Lead, Turns
 from models.engines.watchdog import Watchdog
 
@@ -36,12 +36,10 @@ LOCAL: Final = "local"
 class StrainState:
     """As of one moment."""
 
-    level: int
-    """0: all that Wren can do."""
     steps: tuple[Step, ...]
-    """That are taken."""
+    """That are taken; none: all that Wren can do."""
     because: str | None
-    """Stage that strain was last seen in, or `heat`; None at level 0."""
+    """Stage that strain was last seen in, or `heat`; None where no step is taken."""
     loads: Mapping[str, Load]
     stepped_down: int
     """Times since the start."""
@@ -83,8 +81,8 @@ class Strain:
         self._clock = clock
         self._limits = limits
         self._monitor = StrainMonitor([step.relieves for step in self.steps], settings or StrainSettings())
-        self._floors: dict[str, int] = {}
-        self._level = 0
+        self._floors: dict[str, frozenset[int]] = {}
+        self._taken: tuple[Step, ...] = ()
         self._counts = _Counts()
         self._lock = threading.Lock()
         self._relief = Relief()
@@ -137,15 +135,16 @@ class Strain:
     def tick(self) -> None:
         """Look at how things stand; now and then also while nobody reports."""
         with self._lock:
-            changed = self._monitor.step(self._clock())
-            told = None if changed is None else self._settle()
+            told = self._settle() if self._monitor.step(self._clock()) else None
         self._tell(told)
 
     def floor(self, source: str, step: str | None) -> None:
-        """Keep at least at a step for a reason of its own (heat); None lets go."""
+        """Take the steps down to one of them for a reason of its own (heat); None lets go of them."""
+        names = [row.name for row in self.steps]
         with self._lock:
-            names = [row.name for row in self.steps]
-            self._floors[source] = 0 if step is None else names.index(step) + 1
+            self._floors.pop(source, None)
+            if step is not None:
+                self._floors[source] = frozenset(range(names.index(step) + 1))
             told = self._settle()
         self._tell(told)
 
@@ -154,9 +153,10 @@ class Strain:
     @property
     def degraded(self) -> tuple[str, ...]:
         """What works less well because of it, a sentence each."""
+        self.tick()  # nobody may be reporting
         state = self.state()
         found = []
-        if state.level:
+        if state.steps:
             texts = "; ".join(step.text for step in state.steps)
             found.append(f"Wren {texts} ({_WHY.get(state.because or '', state.because)})")
         for stage, (broken, failures) in self.breakers.broken().items():
@@ -167,12 +167,9 @@ class Strain:
     def state(self) -> StrainState:
         """All that is known."""
         with self._lock:
-            floor = max(self._floors, key=lambda name: self._floors[name], default=None)
-            heat = floor is not None and self._floors[floor] > self._monitor.level
             return StrainState(
-                self._level,
-                self.steps[: self._level],
-                floor if heat else self._monitor.because,
+                self._taken,
+                self._because(),
                 self._monitor.loads,
                 self._counts.down,
                 self._counts.up,
@@ -181,25 +178,23 @@ class Strain:
                 self._turns.refused,
             )
 
+    def _because(self) -> str | None:
+        return self._monitor.because or next(iter(self._floors), None)
+
     def _settle(self) -> Event | None:
-        """Take the level that is due; the lock is held. The event that tells of it."""
-        level = max(self._monitor.level, *self._floors.values(), 0)
-        if level == self._level:
+        """Take the steps that are due; the lock is held. The event that tells of it."""
+        numbers = frozenset(self._monitor.taken).union(*self._floors.values())
+        taken = tuple(step for number, step in enumerate(self.steps) if number in numbers)
+        begun = [step for step in taken if step not in self._taken]
+        undone = [step for step in self._taken if step not in taken]
+        if not begun and not undone:
             return None
-        down = level > self._level
-        self._counts.down += down
-        self._counts.up += not down
-        deepest = self.steps[level - 1] if level else None
-        undone = self.steps[level : self._level]
-        self._level, self._relief = level, relief_at(self.steps, level)
-        if down and deepest is not None:
-            text = f"Wren {deepest.text}"
-        else:
-            text = "no longer: " + "; ".join(step.text for step in undone)
-        because = self._monitor.because if self._monitor.level == level else next(iter(self._floors), None)
-        return events.StrainChanged(
-            self._clock(), events.MACHINE, level, "" if deepest is None else deepest.name, because or "", text
-        )
+        self._counts.down += bool(begun)
+        self._counts.up += not begun
+        self._taken, self._relief = taken, relief_of(taken)
+        text = "; ".join([f"Wren {step.text}" for step in begun] + [f"no longer: Wren {step.text}" for step in undone])
+        names = tuple(step.name for step in taken)
+        return events.StrainChanged(self._clock(), events.MACHINE, names, self._because() or "", text)
 
     def _breaker_changed(self, stage: str, state: BreakerState) -> None:
         self._tell(events.BreakerChanged(self._clock(), events.MACHINE, stage, state.value))
@@ -209,7 +204,7 @@ class Strain:
             case None:
                 return
             case events.StrainChanged():
-                _LOG.warning("step %d of degradation (%s): %s", event.level, event.because or "calm", event.text)
+                _LOG.warning("%s (%s)", event.text, event.because or "there is headroom again")
             case events.BreakerChanged():
                 _LOG.warning("the circuit breaker of %s is %s", event.stage, event.state)
         if self.emit is not None:

@@ -72,6 +72,7 @@ def run_checks(store: Store, settings: Settings, open_wren: Callable[[], Wren]) 
     yield _memory()
     yield from _libraries()
     yield _espeak()
+    yield _flite()
     yield _disk(store)
     yield from _packs(store)
     yield from _machine()
@@ -130,6 +131,22 @@ def _espeak() -> Check:
     except (OSError, subprocess.SubprocessError) as error:
         return Check("espeak-ng", "fail", str(error), "run: sudo apt-get install --reinstall espeak-ng")
     return Check("espeak-ng", "ok", run.stdout.strip().split("  ")[0])
+
+
+def _flite() -> Check:
+    """Optional."""
+    from appliance.voice.asr.protocol import Cancel
+    from appliance.voice.tts.flite import RATE_HZ, FliteSynthesiser, find_flite
+
+    path = find_flite()
+    if path is None:
+        fix = "for a voice to fall back to: sudo apt-get install flite (28 MB)"
+        return Check("flite", "warn", "not installed (optional)", fix)
+    try:
+        samples = sum(piece.size for piece in FliteSynthesiser(RATE_HZ).stream("hello", Cancel()))
+    except ApplianceError as error:
+        return Check("flite", "warn", str(error), "run: sudo apt-get install --reinstall flite")
+    return Check("flite", "ok", f"{path}, the voice to fall back to; {samples / RATE_HZ:.2f} s of speech")
 
 
 def _disk(store: Store) -> Check:
@@ -205,11 +222,19 @@ def _engines(wren: Wren) -> Iterator[Check]:
         how = " ".join(part for part in (runs.backend, runs.precision, runs.scheme) if part)
         origin = f"measured: {choice.ms:.0f} ms" if choice.ms is not None else "by rule"
         yield Check(f"engine {task}", "ok", f"{how}, {runs.threads} thread{'s' * (runs.threads > 1)}; {origin}")
+    yield from _fallbacks(wren)
     for sentence in (*wren.degraded, *wren.plan.warnings):
         yield Check("engines", "warn", sentence, "see: wren plan --explain")
     for entry in quarantine_of(wren.store).entries():
         fault = f"{entry.task} on {entry.rung}: {entry.kind}, {entry.count} times ({entry.reason})"
         yield Check("quarantine", "warn", fault, "to try it again: wren engines prune --faults")
+
+
+def _fallbacks(wren: Wren) -> Iterator[Check]:
+    """What Wren does without, step by step, when it cannot keep up, and what it cannot do here."""
+    yield Check("fallbacks", "ok", "where too much is asked: " + ", ".join(step.name for step in wren.strain.steps))
+    for step in wren.strain.skipped:
+        yield Check("fallbacks", "ok", f"{step.name} is left out: no {(step.needs or '').replace('-', ' ')} is here")
 
 
 def _self_test(open_wren: Callable[[], Wren]) -> Iterator[Check]:

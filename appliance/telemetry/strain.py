@@ -72,8 +72,8 @@ class Load:
 
 
 class StrainMonitor:
-    """Level 0 is all that Wren can do; level n is the ladder's n-th step and those before it. Times on any one clock,
-    which must not run backwards."""
+    """Which steps of a ladder are taken: the first that helps a strained stage and is not taken yet, then the next; the
+    last on the ladder is undone first. Times on any one clock, which must not run backwards."""
 
     def __init__(
         self,
@@ -87,9 +87,10 @@ class StrainMonitor:
         self._bounds = bounds
         self._evidence: dict[str, Load] = {}
         self._loads: dict[str, Load] = {}
-        self.level = 0
+        self.taken: tuple[int, ...] = ()
+        """Numbers of the steps that are taken, in the order of the ladder; none is all that Wren can do."""
         self.because: str | None = None
-        """Stage that led to the newest step down; None at level 0."""
+        """Stage that led to the newest step down; None where none is taken."""
         self._changed_s = float("-inf")
         self._risen_s: float | None = None
         self._calm_since_s: float | None = None
@@ -106,8 +107,8 @@ class StrainMonitor:
         if now_s - self._changed_s >= self._settings.settle_s:
             self._evidence[stage] = self._weighted(self._evidence.get(stage), rtf, age_s, now_s)
 
-    def step(self, now_s: float) -> int | None:
-        """The new level, where it changes; to be asked after reports, and now and then without any."""
+    def step(self, now_s: float) -> bool:
+        """Whether `taken` has changed; to be asked after reports, and now and then without any."""
         settings = self._settings
         fresh = {name: load for name, load in self._evidence.items() if now_s - load.at_s < settings.stale_s}
         if self._calm_since_s is None:
@@ -118,32 +119,34 @@ class StrainMonitor:
         for name in sorted(strains, key=lambda name: -strains[name]):
             if strains[name] < 1.0:
                 break
-            deeper = next((n for n in range(self.level, len(self._helps)) if name in self._helps[n]), None)
+            found = (n for n, helps in enumerate(self._helps) if name in helps and n not in self.taken)
+            deeper = next(found, None)
             if deeper is not None:
-                return self._down(deeper + 1, name, now_s)
+                self._down(deeper, name, now_s)
+                return True
         if self._risen_s is not None and now_s - self._risen_s > settings.relapse_s:
             self._calm_needed_s = settings.calm_s
-        if self.level and now_s - max(self._calm_since_s, self._changed_s) >= self._calm_needed_s:
-            return self._up(now_s)
-        return None
+        if self.taken and now_s - max(self._calm_since_s, self._changed_s) >= self._calm_needed_s:
+            self._up(now_s)
+            return True
+        return False
 
-    def _down(self, level: int, stage: str, now_s: float) -> int:
+    def _down(self, number: int, stage: str, now_s: float) -> None:
         if self._risen_s is not None and now_s - self._risen_s <= self._settings.relapse_s:
             self._calm_needed_s = min(self._settings.longest_calm_s, 2.0 * self._calm_needed_s)
             self._risen_s = None  # one relapse a rise, however many steps it takes
         self.because = stage
-        return self._change(level, now_s)
+        self._change(tuple(sorted((*self.taken, number))), now_s)
 
-    def _up(self, now_s: float) -> int:
+    def _up(self, now_s: float) -> None:
         self._risen_s = now_s
-        if self.level == 1:
+        self._change(self.taken[:-1], now_s)
+        if not self.taken:
             self.because = None
-        return self._change(self.level - 1, now_s)
 
-    def _change(self, level: int, now_s: float) -> int:
-        self.level, self._changed_s, self._calm_since_s = level, now_s, now_s
+    def _change(self, taken: tuple[int, ...], now_s: float) -> None:
+        self.taken, self._changed_s, self._calm_since_s = taken, now_s, now_s
         self._evidence.clear()
-        return level
 
     def _weighted(self, old: Load | None, rtf: float, age_s: float, now_s: float) -> Load:
         if old is None or now_s - old.at_s >= self._settings.stale_s:

@@ -1,7 +1,6 @@
 """The ladder of degradation, as data: what Wren does without, step by step, when a stage cannot keep up.
 
-A step holds together with those before it, and is undone by the level going below it: what a session does follows
-from the level alone, so nothing has to be put back.
+What a session does follows from the steps that are taken now, so undoing one puts nothing back.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["LADDER", "LIGHT_RECOGNISER", "LIGHT_VOICE", "NO_GUESSES", "Relief", "Step", "possible", "relief_at"]
+__all__ = ["LADDER", "LIGHT_RECOGNISER", "LIGHT_VOICE", "NO_GUESSES", "Relief", "Step", "possible", "relief_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +89,9 @@ def possible(ladder: Sequence[Step], has: Collection[str]) -> tuple[Step, ...]:
     return tuple(step for step in ladder if step.needs is None or step.needs in has)
 
 
-def relief_at(steps: Sequence[Step], level: int) -> Relief:
-    """What holds at a level: the first `level` steps together."""
-    taken = [step.relief for step in steps[:level]]
+def relief_of(steps: Sequence[Step]) -> Relief:
+    """What holds where these steps are taken."""
+    taken = [step.relief for step in steps]
     return Relief(
         share=min((r.share for r in taken), default=1.0),
         light_recogniser=any(r.light_recogniser for r in taken),

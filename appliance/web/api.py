@@ -17,7 +17,14 @@ from appliance.audio.frame import Samples
 from appliance.voice.asr.protocol import Cancel
 from appliance.web.context import CONTEXT, WebContext
 from appliance.web.errors import BusyError, NoMicrophoneError, RequestError, TooLargeError
-from appliance.web.records import ahead_record, engine_records, model_records, trace_record, understanding_record
+from appliance.web.records import (
+    ahead_record,
+    engine_records,
+    model_records,
+    strain_record,
+    trace_record,
+    understanding_record,
+)
 
 __all__ = ["get_say", "get_state", "get_traces", "post_mute", "post_text", "say_url"]
 
@@ -63,6 +70,7 @@ async def get_state(request: web.Request) -> web.Response:
             "wake_words": list(context.settings.wake.words),
             "models": model_records(context.service.wren, context.settings),
             "engines": engine_records(context.service.wren),
+            "strain": strain_record(context.service.strain.state()),
             "ahead": ahead_record(context.service.speculation.totals),
             "better_plan": machine.better_plan,
             "sensors": [{"name": name, "value": value, "unit": unit} for name, value, unit in machine.readings],

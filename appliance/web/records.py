@@ -12,9 +12,18 @@ if TYPE_CHECKING:
     from appliance.app import Wren
     from appliance.intent.types import Understanding
     from appliance.settings import Settings
+    from appliance.strain import StrainState
     from appliance.telemetry.speculation import SpeculationTotals
 
-__all__ = ["ahead_record", "engine_records", "event_record", "model_records", "trace_record", "understanding_record"]
+__all__ = [
+    "ahead_record",
+    "engine_records",
+    "event_record",
+    "model_records",
+    "strain_record",
+    "trace_record",
+    "understanding_record",
+]
 
 JsonObject = dict[str, object]
 
@@ -45,6 +54,8 @@ _EVENTS: Final[Mapping[type[events.Event], _Row]] = {
     events.EngineBuilding: _Row("building", ("task", "stage", "share")),
     events.EngineChanged: _Row("engine", ("task", "engine", "reason")),
     events.HeatChanged: _Row("heat", ("level", "text")),
+    events.StrainChanged: _Row("strain", ("steps", "because", "text")),
+    events.BreakerChanged: _Row("breaker", ("stage", "state")),
     events.SessionFault: _Row("fault", ("utterance", "stage", "code", "message")),
 }
 
@@ -128,6 +139,23 @@ def engine_records(wren: Wren) -> list[JsonObject]:
             }
         )
     return records
+
+
+def strain_record(state: StrainState) -> JsonObject:
+    """How hard each stage works, and what is done without for it."""
+    return {
+        "steps": [step.name for step in state.steps],
+        "because": state.because,
+        "stages": {
+            name: {"rtf": round(load.rtf, 3), "age_ms": round(load.age_s * 1000)}
+            for name, load in sorted(state.loads.items())
+        },
+        "stepped_down": state.stepped_down,
+        "stepped_up": state.stepped_up,
+        "breakers_opened": dict(state.opened),
+        "hung": state.hung,
+        "refused": state.refused,
+    }
 
 
 def ahead_record(totals: SpeculationTotals) -> JsonObject:

@@ -70,7 +70,7 @@ function show(message) {
     conversation.update(id, { error: message.message });
   } else if (type === "trace" && conversation.has(id)) {
     conversation.update(id, { outcome: message.outcome, final: true, trace: message });
-  } else if (type === "engine" || type === "heat") {
+  } else if (["engine", "heat", "strain", "breaker"].includes(type)) {
     getState().then(showState, (error) => notice(error.message));
   }
 }

@@ -63,7 +63,7 @@ def their_pieces(folder: Path, method: str, sound: Samples) -> list[str]:
 
 @pytest.mark.parametrize("method", sorted(PATHS))
 @pytest.mark.parametrize("family", sorted(WRITERS))
-@pytest.mark.parametrize("seed", (1, 3, 4, 5))
+@pytest.mark.parametrize("seed", [1, 3, 4, 5])
 def test_the_same_files_write_the_same_pieces(tmp_path: Path, family: str, method: str, seed: int) -> None:
     folder = WRITERS[family](tmp_path, seed)
     sound = changing_sound(2.0 + seed / 3)
@@ -89,7 +89,7 @@ def test_the_recogniser_writes_what_sherpa_does(tmp_path: Path) -> None:
     recogniser = TransducerRecogniser(model_of(folder, PATHS["modified_beam_search"]))
     partials = recogniser.push_samples(sound)
     theirs = "".join(their_pieces(folder, "modified_beam_search", sound))
-    assert partials[-1].text == theirs.strip().lower()
+    assert partials[-1].text == " ".join(theirs.split()).lower()
 
 
 @pytest.mark.parametrize("kind", ["kaldi", "nemo"])

@@ -67,7 +67,7 @@ class TransducerModel:
 
     def text(self, ids: Sequence[int]) -> str:
         """Labels as text."""
-        text = self.labels.tokenizer.decode(ids)
+        text = " ".join(self.labels.tokenizer.decode(ids).split())
         return text.lower() if self.writes_capitals else text
 
     def searching(self, predictor: Predictor, bias: Bias | None) -> Search:
@@ -95,6 +95,8 @@ class _Utterance:
     """Encoder frames of each whole window."""
     states: dict[int, State] = field(default_factory=dict)
     """Number of a window -> the encoder's state before it, for the last ones."""
+    failure: EngineError | None = None
+    """Why nothing is encoded any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class TransducerRecogniser:
     def push(self, frame: Frame) -> Sequence[Partial]:
         """Take 10 ms. Every some frames a window is full and the encoder runs, on the caller's thread.
 
-        Raises `SpeechError` where it fails.
+        Where it fails, nothing more is read, and `hypothesise` says so: a stage fails where it is asked.
         """
         return self.push_samples(frame.samples)
 
@@ -150,12 +152,12 @@ class TransducerRecogniser:
         self.dropped_samples += samples.size - room
         partials = []
         try:
-            while (end := self._end_of(len(utterance.encoded))) <= utterance.heard:
+            while utterance.failure is None and (end := self._end_of(len(utterance.encoded))) <= utterance.heard:
                 self._encode_next(utterance)
                 if (text := self._written(utterance)) is not None:
                     partials.append(Partial(text, end))
         except EngineError as error:
-            raise SpeechError(f"recognition failed: {error}") from error
+            utterance.failure = error
         return partials
 
     def hypothesise(self, until_sample: int, bias: Bias | None, cancel: Cancel) -> Hypothesis:
@@ -173,6 +175,8 @@ class TransducerRecogniser:
             state = utterance.states.get(windows)
             sound = utterance.sound[: max(until, self._shift * windows * HOP_SAMPLES)]
         try:
+            if utterance.failure is not None:
+                raise utterance.failure
             with self._look_lock:
                 search, found = self._follow(utterance, encoded, bias, cancel)
                 for frames in self._rest(sound, windows, state, cancel):

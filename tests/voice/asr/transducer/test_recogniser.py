@@ -216,13 +216,30 @@ def test_a_device_that_takes_the_state_with_it_costs_no_word(folder: Path, sound
     assert losing.lost == 3
 
 
-def test_an_engine_that_fails_is_a_speech_error(folder: Path, sound: Samples) -> None:
-    failing = FakeLosingEngine(model_of(folder).encoder, at={0, 1, 2}, error=EngineError)
+def test_an_engine_that_fails_while_sound_comes_in_is_told_when_it_is_asked(folder: Path, sound: Samples) -> None:
+    failing = FakeLosingEngine(model_of(folder).encoder, at={1}, error=EngineError)
     recogniser = TransducerRecogniser(replace(model_of(folder), encoder=failing))
-    with pytest.raises(SpeechError, match="recognition failed: gone"):
-        heard(recogniser, sound)
+    heard(recogniser, sound)
+    assert recogniser.samples == sound.size
+    assert failing.runs == 2
+    for _ in range(2):
+        with pytest.raises(SpeechError, match="recognition failed: gone"):
+            look(recogniser)
+    recogniser.reset()
+    heard(recogniser, sound)
+    assert look(recogniser).text
+
+
+def test_an_engine_that_fails_in_a_look_leaves_what_was_heard(folder: Path, sound: Samples) -> None:
+    failing = FakeLosingEngine(model_of(folder).encoder, at=set(), error=EngineError)
+    recogniser = TransducerRecogniser(replace(model_of(folder), encoder=failing))
+    heard(recogniser, sound)
+    failing.at.add(failing.runs)
     with pytest.raises(SpeechError, match="recognition failed: gone"):
         look(recogniser)
+    fresh = TransducerRecogniser(model_of(folder))
+    heard(fresh, sound)
+    assert look(recogniser) == look(fresh)
 
 
 def test_a_model_of_capitals_writes_small_letters(folder: Path, sound: Samples) -> None:

@@ -54,11 +54,12 @@ def installation(
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Mosquitto) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Mosquitto) -> Iterator[Path]:
     monkeypatch.setenv("WREN_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("WREN_CONFIG", str(tmp_path / "wren.toml"))
     use_broker(broker, tmp_path / "wren.toml")
-    return tmp_path / "wren.toml"
+    yield tmp_path / "wren.toml"
+    main(["mqtt", "remove"])  # where the test failed before that: its device must not be in the way of the next one
 
 
 def _sound(service: Service, settings: Settings) -> LocalAudio:

@@ -267,6 +267,7 @@ def test_tls_with_a_client_certificate_and_without_the_right_authority(broker: M
         assert client.state().broker == f"localhost:{broker.tls_port} (TLS)"
     for changes, told in [
         ({"ca_file": folder / "stranger.pem"}, "certificate is not trusted"),
+        ({"host": "127.1"}, "certificate is not trusted"),  # the same machine, under a name that it does not prove
         ({"ca_file": folder / "absent.pem"}, "No such file"),
         ({"client_key": folder / "server.key"}, "cannot be used"),
         ({"tls": False}, "mqtt.tls is off"),

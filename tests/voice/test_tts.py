@@ -52,6 +52,44 @@ def test_streamed_speech_equals_speech_made_in_one_piece_by_the_shipped_voice(
 
 
 @pytest.mark.models
+@settings(deadline=None, max_examples=4)
+@given(first=st.lists(st.integers(8, 40), max_size=3), rest=st.integers(10, 60))
+def test_with_trimmed_margins_the_chunks_fade_into_each_other_near_enough(
+    wren: Wren, first: list[int], rest: int
+) -> None:
+    text = "The kitchen is at twenty one degrees, and the window has been open since this morning."
+    exact = PiperSynthesiser(replace(wren._voice, plan=ChunkPlan())).whole(text)
+    plan = ChunkPlan(first=tuple(first), rest=rest).trimmed()
+    trimmed = PiperSynthesiser(replace(wren._voice, plan=plan)).whole(text)
+    assert trimmed.shape == exact.shape
+    error = np.abs(trimmed - exact)
+    assert 0.0 < error.max() <= 3e-3 * np.abs(exact).max()
+
+
+@pytest.mark.models
+def test_on_a_slow_machine_chunks_are_longer_and_what_is_said_is_the_same(wren: Wren, offline: Samples) -> None:
+    class SlowClock:
+        """A fake clock on which every look takes so long."""
+
+        def __init__(self, step_s: float) -> None:
+            self.now_s, self.step_s = 0.0, step_s
+
+        def __call__(self) -> float:
+            self.now_s += self.step_s
+            return self.now_s
+
+    sizes = {}
+    for step_s in (0.001, 0.5):
+        voice = replace(wren._voice, plan=ChunkPlan())
+        PiperSynthesiser(voice, clock=SlowClock(step_s)).whole(TEXT)
+        chunks = list(PiperSynthesiser(voice, clock=SlowClock(step_s)).stream(TEXT, Cancel()))
+        sizes[step_s] = [chunk.size // 256 for chunk in chunks]
+        assert np.abs(np.concatenate(chunks) - offline).max() < 3e-3 * np.abs(offline).max()
+    assert sizes[0.001][0] == 12
+    assert sizes[0.5][0] > 40
+
+
+@pytest.mark.models
 def test_what_is_said_is_what_is_heard(wren: Wren) -> None:
     for text in ("Turned on the lights.", "It is ten oh five.", "The front door is locked."):
         recogniser: MoonshineRecogniser = wren.recogniser()

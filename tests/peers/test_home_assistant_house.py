@@ -108,7 +108,7 @@ def _what_is_said_here_is_shown_there(wren: Wren, home: HomeAssistant, pulse: Pu
     attributes = (home.state("event.wren_intent") or {})["attributes"]
     assert (attributes["event_type"], "kitchen" in str(attributes["slots"]).lower()) == ("understood", True)
     home.wait_state("sensor.wren_last_intent", "HassTurnOn")
-    home.wait(lambda: int(home.states("wren_last_response_time")["sensor.wren_last_response_time"]) > 0, "how long")
+    home.wait(lambda: home.states("wren_last_r")["sensor.wren_last_response_time"] != "unknown", "how long it took")
     home.wait_state("sensor.wren_state", "idle")
 
 

@@ -16,7 +16,19 @@ from onnx import TensorProto, helper, numpy_helper
 
 from appliance.audio.frame import RATE_HZ, Samples
 
-__all__ = ["PIECES", "changing_sound", "write_nemo", "write_zipformer"]
+__all__ = [
+    "BINS",
+    "PIECES",
+    "STACKS",
+    "ZIPFORMER_SHIFT",
+    "ZIPFORMER_WINDOW",
+    "Graph",
+    "changing_sound",
+    "write_nemo",
+    "write_tokens",
+    "write_zipformer",
+    "zipformer_states",
+]
 
 PIECES = ("▁TURN", "▁ON", "▁OFF", "▁THE", "▁LI", "GHT", "S", "▁KIT", "CHEN", "▁A", "▁", "E", "T", "N", "▁IN", "ING")
 """The same in both families; a real model has some 500 or 1024."""
@@ -51,7 +63,7 @@ def changing_sound(seconds: float) -> Samples:
     return (0.1 * tones + 0.01 * noise).astype(np.float32)
 
 
-class _Graph:
+class Graph:
     """Nodes in order; a weight is made where it is named."""
 
     def __init__(self, seed: int) -> None:
@@ -106,8 +118,8 @@ def write_zipformer(folder: Path, seed: int = 1) -> Path:
     """Encoder, decoder, joiner and tokens as icefall exports a causal Zipformer; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     frames = ZIPFORMER_SHIFT // 4
-    states = _zipformer_states()
-    graph = _Graph(seed)
+    states = zipformer_states()
+    graph = Graph(seed)
     # As in the real one, a frame looks at those before and behind it that its window holds.
     middle = graph.op("Slice", "x", *(graph.constant([n], np.int64) for n in (6, 6 + ZIPFORMER_SHIFT, 1)))
     level = graph.op("Mul", graph.op("Add", middle, graph.constant([8.0])), graph.constant([0.25]))
@@ -119,7 +131,7 @@ def write_zipformer(folder: Path, seed: int = 1) -> Path:
         if name == "processed_lens":
             graph.op("Add", name, graph.constant([ZIPFORMER_SHIFT // 2], np.int64), name=f"new_{name}")
         else:
-            _remember(graph, ahead, name, shape, f"new_{name}")
+            remember(graph, ahead, name, shape, f"new_{name}")
     floats = {name: (TensorProto.FLOAT, shape) for name, shape in states.items() if name != "processed_lens"}
     inputs = {"x": (TensorProto.FLOAT, ("N", ZIPFORMER_WINDOW, BINS)), **floats}
     graph.save(
@@ -141,7 +153,7 @@ def write_zipformer(folder: Path, seed: int = 1) -> Path:
     vocabulary = len(PIECES) + 2
     _stateless_decoder(folder / "decoder.onnx", seed + 1, vocabulary)
     _joiner(folder / "joiner.onnx", seed + 2, vocabulary, blank=0)
-    _write_tokens(folder, ("<blk>", "<unk>", *PIECES))
+    write_tokens(folder, ("<blk>", "<unk>", *PIECES))
     return folder
 
 
@@ -151,7 +163,7 @@ def write_nemo(folder: Path, seed: int = 1) -> Path:
     frames = NEMO_SHIFT // NEMO_SUBSAMPLING
     states: dict[str, tuple[int, ...]] = {name: (1, *shape) for name, shape in NEMO_CACHE.items()}
     states["cache_last_channel_len"] = (1,)
-    graph = _Graph(seed + 10)
+    graph = Graph(seed + 10)
     middle = graph.op("Slice", "audio_signal", *(graph.constant([n], np.int64) for n in (9, 9 + NEMO_SHIFT, 2)))
     level = graph.op("Mul", graph.op("Add", middle, graph.constant([10.0])), graph.constant([0.25]))
     level = graph.op("Transpose", level, perm=[0, 2, 1])
@@ -164,7 +176,7 @@ def write_nemo(folder: Path, seed: int = 1) -> Path:
     graph.op("Identity", graph.constant([frames], np.int64), name="encoded_lengths")
     ahead = graph.linear(graph.op("ReduceMean", hidden, axes=[1], keepdims=0), WIDTH, WIDTH)
     for name, shape in NEMO_CACHE.items():
-        _remember(graph, ahead, name, (1, *shape), f"{name}_next")
+        remember(graph, ahead, name, (1, *shape), f"{name}_next")
     longer = graph.op("Add", "cache_last_channel_len", graph.constant([frames], np.int64))
     graph.op(
         "Min",
@@ -203,11 +215,11 @@ def write_nemo(folder: Path, seed: int = 1) -> Path:
     vocabulary = len(PIECES) + 2
     _recurrent_decoder(folder / "decoder.onnx", seed + 11, vocabulary)
     _nemo_joiner(folder / "joiner.onnx", seed + 12, vocabulary)
-    _write_tokens(folder, ("<unk>", *PIECES, "<blk>"))
+    write_tokens(folder, ("<unk>", *PIECES, "<blk>"))
     return folder
 
 
-def _zipformer_states() -> dict[str, tuple[int, ...]]:
+def zipformer_states() -> dict[str, tuple[int, ...]]:
     """In the order of icefall's export, sizes by its formulas."""
     rows = {key: [int(n) for n in text.split(",")] for key, text in STACKS.items()}
     states: dict[str, tuple[int, ...]] = {}
@@ -228,7 +240,7 @@ def _zipformer_states() -> dict[str, tuple[int, ...]]:
     return states
 
 
-def _mixed(graph: _Graph, rows: str, states: Mapping[str, tuple[int, ...]]) -> str:
+def _mixed(graph: Graph, rows: str, states: Mapping[str, tuple[int, ...]]) -> str:
     """[1, frames, WIDTH]: the rows, with something of every state."""
     parts = []
     for name, shape in states.items():
@@ -241,7 +253,7 @@ def _mixed(graph: _Graph, rows: str, states: Mapping[str, tuple[int, ...]]) -> s
     return graph.op("Tanh", graph.total(rows, *parts))
 
 
-def _remember(graph: _Graph, ahead: str, name: str, shape: tuple[int, ...], next_name: str) -> None:
+def remember(graph: Graph, ahead: str, name: str, shape: tuple[int, ...], next_name: str) -> None:
     """The next state: half of the old one, and something of what was heard."""
     new = graph.reshape(graph.linear(ahead, WIDTH, int(np.prod(shape))), *shape)
     graph.op("Add", graph.op("Mul", name, graph.constant([0.5])), new, name=next_name)
@@ -249,7 +261,7 @@ def _remember(graph: _Graph, ahead: str, name: str, shape: tuple[int, ...], next
 
 def _stateless_decoder(path: Path, seed: int, vocabulary: int, context: int = 2) -> None:
     """icefall's: an embedding of the last labels, of which negative ones count as nothing."""
-    graph, size = _Graph(seed), 10
+    graph, size = Graph(seed), 10
     known = graph.op("Cast", graph.op("GreaterOrEqual", "y", graph.constant(0, np.int64)), to=TensorProto.FLOAT)
     rows = graph.op(
         "Gather", graph.random(vocabulary, size, scale=1.0), graph.op("Clip", "y", graph.constant(0, np.int64))
@@ -268,7 +280,7 @@ def _stateless_decoder(path: Path, seed: int, vocabulary: int, context: int = 2)
 
 def _recurrent_decoder(path: Path, seed: int, vocabulary: int) -> None:
     """NeMo's: an LSTM over the labels; names as torch's exporter leaves them."""
-    graph, hidden = _Graph(seed), NEMO_HIDDEN
+    graph, hidden = Graph(seed), NEMO_HIDDEN
     rows = graph.op("Gather", graph.random(vocabulary, hidden, scale=1.0), "targets")
     rows = graph.op("Transpose", rows, perm=[1, 0, 2])
     weights = [graph.random(1, 4 * hidden, hidden, scale=0.6) for _ in range(2)]
@@ -299,7 +311,7 @@ def _recurrent_decoder(path: Path, seed: int, vocabulary: int) -> None:
 
 
 def _joiner(path: Path, seed: int, vocabulary: int, blank: int) -> None:
-    graph = _Graph(seed)
+    graph = Graph(seed)
     both = graph.total(graph.linear("encoder_out", WIDTH, WIDTH, 2.0), graph.linear("decoder_out", WIDTH, WIDTH, 2.0))
     logits = graph.linear(graph.op("Tanh", both), WIDTH, vocabulary, 4.0)
     graph.op("Add", logits, _blank_bias(graph, vocabulary, blank, 6.0), name="logit")
@@ -308,7 +320,7 @@ def _joiner(path: Path, seed: int, vocabulary: int, blank: int) -> None:
 
 
 def _nemo_joiner(path: Path, seed: int, vocabulary: int) -> None:
-    graph = _Graph(seed)
+    graph = Graph(seed)
     encoded, predicted = (
         graph.op("Transpose", name, perm=[0, 2, 1]) for name in ("encoder_outputs", "decoder_outputs")
     )
@@ -327,13 +339,13 @@ def _nemo_joiner(path: Path, seed: int, vocabulary: int) -> None:
     )
 
 
-def _blank_bias(graph: _Graph, vocabulary: int, blank: int, often: float) -> str:
+def _blank_bias(graph: Graph, vocabulary: int, blank: int, often: float) -> str:
     """Mostly nothing is said in a frame, as in speech."""
     bias = np.zeros(vocabulary)
     bias[blank] = often
     return graph.constant(bias)
 
 
-def _write_tokens(folder: Path, pieces: Sequence[str]) -> None:
+def write_tokens(folder: Path, pieces: Sequence[str]) -> None:
     text = "".join(f"{piece} {number}\n" for number, piece in enumerate(pieces))
     (folder / "tokens.txt").write_text(text, encoding="utf-8")

@@ -1,9 +1,11 @@
 // On the audio thread: plays the pieces of a reply without a gap and says when its last sample has gone out.
+//
+// Pieces come faster than they play; what is kept ready rides out the network's unevenness, and follows it from one
+// reply to the next.
 
-// Pieces come faster than they play; this rides out the network's unevenness. Doubled after a gap: where one piece
-// came late the next will, too.
-const FIRST_PREBUFFER_S = 0.08;
-const LAST_PREBUFFER_S = 0.4;
+import { Depth } from "./depth.js";
+
+const FADE_S = 0.005; // an underrun ends and begins again without a click
 
 class Playback extends AudioWorkletProcessor {
   #pieces = [];
@@ -12,7 +14,10 @@ class Playback extends AudioWorkletProcessor {
   #whole = false;
   #playing = false;
   #underruns = 0;
-  #prebuffer = FIRST_PREBUFFER_S * sampleRate;
+  #due = null; // when the next piece would have to come, with nothing kept ready
+  #depth = new Depth();
+  #fade = Math.round(FADE_S * sampleRate);
+  #rise = 0; // samples still to be faded in
 
   constructor() {
     super();
@@ -23,6 +28,7 @@ class Playback extends AudioWorkletProcessor {
     if (type === "piece") {
       this.#pieces.push(samples);
       this.#waiting += samples.length;
+      this.#observe(samples.length / sampleRate);
     } else if (type === "end") {
       this.#whole = true;
     } else {
@@ -30,12 +36,31 @@ class Playback extends AudioWorkletProcessor {
     }
   }
 
+  // Each lateness counts once: after it, playing has paused for it.
+  #observe(length) {
+    if (this.#due !== null) this.#depth.observe(currentTime, currentTime - this.#due);
+    this.#due = Math.max(this.#due ?? currentTime, currentTime) + length;
+  }
+
   process(_inputs, [[output]]) {
-    if (!this.#playing && (this.#waiting >= this.#prebuffer || (this.#whole && this.#waiting))) {
+    if (!this.#playing && (this.#waiting >= this.#depth.target * sampleRate || (this.#whole && this.#waiting))) {
       this.#playing = true;
     }
+    // Seen while there is still something to fade.
+    const dry = this.#playing && !this.#whole && this.#waiting < output.length + this.#fade;
+    const filled = this.#playing ? this.#fill(output) : 0;
+    if (this.#playing) this.#fadeIn(output, filled);
+    if (dry) this.#ranDry(output, filled);
+    if (!this.#waiting && this.#whole) {
+      this.port.postMessage({ type: "drained", underruns: this.#underruns });
+      this.#reset();
+    }
+    return true;
+  }
+
+  #fill(output) {
     let filled = 0;
-    while (this.#playing && filled < output.length && this.#pieces.length) {
+    while (filled < output.length && this.#pieces.length) {
       const piece = this.#pieces[0];
       const count = Math.min(piece.length - this.#at, output.length - filled);
       output.set(piece.subarray(this.#at, this.#at + count), filled);
@@ -47,21 +72,28 @@ class Playback extends AudioWorkletProcessor {
         this.#at = 0;
       }
     }
-    if (!this.#waiting && this.#whole) {
-      this.port.postMessage({ type: "drained", underruns: this.#underruns });
-      this.#reset();
-    } else if (this.#playing && filled < output.length) {
-      this.#playing = false; // gather a little before going on: one gap is better than many
-      this.#underruns += 1;
-      this.#prebuffer = Math.min(2 * this.#prebuffer, LAST_PREBUFFER_S * sampleRate);
-    }
-    return true;
+    return filled;
+  }
+
+  #fadeIn(output, filled) {
+    for (let i = 0; i < filled && this.#rise > 0; i += 1) output[i] *= 1 - this.#rise-- / this.#fade;
+  }
+
+  // Gather a little before going on: one gap is better than many.
+  #ranDry(output, filled) {
+    const fall = Math.min(filled, this.#fade);
+    for (let i = 0; i < fall; i += 1) output[filled - fall + i] *= 1 - (i + 1) / fall;
+    this.#playing = false;
+    this.#rise = this.#fade;
+    this.#underruns += 1;
+    this.#depth.underrun(currentTime);
   }
 
   #reset() {
     this.#pieces = [];
-    this.#at = this.#waiting = this.#underruns = 0;
+    this.#at = this.#waiting = this.#underruns = this.#rise = 0;
     this.#whole = this.#playing = false;
+    this.#due = null;
   }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_what_was_said_is_written_while_it_is_said(tone_folder: Path) -> None:
     partials = heard(recogniser, sound)
     assert recogniser.flush().text == "turn on the kitchen lights"
     assert len(partials) >= 4
-    assert all(later.startswith(earlier) for earlier, later in zip(partials, partials[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(partials))
     assert "turn on the kitchen lights".startswith(partials[-1])
 
 

@@ -182,7 +182,6 @@ class Wren:
         """Whether there is another voice to fall back to."""
         self.strain = Strain({LIGHT_VOICE} if self.light_voice else (), slots=_slots(opener))
         """How far Wren steps down, for strain or heat."""
-        self._primed = threading.Event()
         self._biases = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bias")
         self.bias: BiasKeeper | None = None
         """What this home's people are likely to say; None where only the voice was opened."""
@@ -322,10 +321,8 @@ class Wren:
         return detector if meter is None else MeteredWake(detector, meter)
 
     def prime(self) -> None:
-        """Have what is said in trouble ready before there is any; in the background, once."""
-        if not self._primed.is_set():
-            self._primed.set()
-            self._biases.submit(self._prime)
+        """Have what is said in trouble ready before there is any; in the background, after the home's phrases."""
+        self._biases.submit(self._prime)
 
     def _prime(self) -> None:
         try:

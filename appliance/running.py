@@ -308,6 +308,7 @@ async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
                 say(f"Wren's page: {server.link}")
             if wren.bias is not None:
                 wren.bias.current()  # has the phrases made, now that people can see that Wren is there
+            wren.prime()
             local.start()
             watch.start()
             say(f"{await _greeting(local, settings)} Ctrl-C ends Wren.")

@@ -101,8 +101,7 @@ class Service:
             meter = self.strain.meter()
             runner = LiveRunner(make, meter=meter, paced=kind == LOCAL)
             self._sessions[name] = runner
-        self.wren.prime()
-        return runner
+            return runner
 
     def close_session(self, runner: LiveRunner) -> None:
         """End a conversation and its threads; no error where it has ended already."""

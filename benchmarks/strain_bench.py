@@ -55,9 +55,8 @@ def main() -> None:
     frame = Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0, 0)
     alone_us, with_us = _each_us(lambda: plain.push(frame), TIMES), _each_us(lambda: metered.push(frame), TIMES)
     print(f"a metered detector, a frame (reports included): {with_us - alone_us:.2f} us CPU")
-    print(
-        f"a report with its look at the ladder: {_each_us(lambda: meter.report('vad', 0.01, 0.5, 0.0), CALLS):.1f} us CPU"
-    )
+    report_us = _each_us(lambda: meter.report("vad", 0.01, 0.5, 0.0), CALLS)
+    print(f"a report with its look at the ladder: {report_us:.1f} us CPU")
     nothing: Callable[[], None] = lambda: None  # noqa: E731 - a call of nothing, by name
     print(f"a guarded call (limit, breaker): {_each_us(lambda: guard.call('intent', nothing, 1.0), CALLS):.1f} us CPU")
     print(f"a guarded call on the clock: {_wall_us(lambda: guard.call('intent', nothing, 1.0), CALLS):.1f} us")

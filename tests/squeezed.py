@@ -35,7 +35,7 @@ from appliance.voice.vad import VoiceActivity
 from appliance.voice.wake import WakeDetector
 
 COMMAND = "turn on the kitchen lights"
-TIMES = StrainSettings(settle_s=0.5, calm_s=4.0, longest_calm_s=16.0, relapse_s=8.0, stale_s=6.0)
+TIMES = StrainSettings(settle_s=0.5, calm_s=3.0, longest_calm_s=6.0, relapse_s=6.0, stale_s=6.0)
 """Shorter than those that serve, so that the whole walk takes a minute."""
 STALL_S = (0.05, 0.5)
 CHANCES = {"wake": 0.002, "vad": 0.002, "recognition": 0.3, "intent": 0.2, "synthesis": 0.2, "playback": 0.2}

@@ -32,9 +32,6 @@ class FakeWren:
         self.assistant = FakeThinker("Turned on the lights")
         self.strain = Strain()
 
-    def prime(self) -> None:
-        return None
-
     def session(self, name: str, runner: Runner, player: Player, emit: Listener, **_: object) -> Session:
         parts = SessionParts(
             wake=None,

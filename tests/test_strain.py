@@ -148,9 +148,6 @@ class FakeWren:
         self.recogniser, self.thinker, self.voice = FakeStallingRecogniser(), FakeStallingThinker(), FakeSynthesiser()
         self.vad = VoiceActivity(FakeVadEngine())
 
-    def prime(self) -> None:
-        return None
-
     def session(
         self, name: str, runner: Runner, player: Player, emit: Listener, *, wake: bool = True, **_: object
     ) -> Session:

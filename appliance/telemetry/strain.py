@@ -20,7 +20,7 @@ class Bounds:
 
     rtf: float
     age_s: float
-    calm: float = 0.5
+    calm: float = 0.7
     """Share of either below which the stage has headroom."""
 
 

@@ -26,9 +26,6 @@ class FakeWren:
     def __init__(self) -> None:
         self.strain = Strain()
 
-    def prime(self) -> None:
-        return None
-
     def session(self, name: str, runner: Runner, player: Player, emit: Callable[..., None], **_: object) -> Session:
         parts = SessionParts(
             wake=None,

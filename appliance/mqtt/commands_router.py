@@ -155,7 +155,7 @@ class CommandRouter:
                 self._controls.play(Sound.TEST)
             case commands.InstallModels():
                 if not self._controls.view().models_can_install:
-                    raise CommandError("mqtt.nothing_new", "there is nothing newer to install")
+                    raise CommandError("mqtt.nothing_new", "all model packs are here: there is nothing to install")
                 self._controls.install_models()
             case commands.Restart():
                 self._controls.restart()

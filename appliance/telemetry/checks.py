@@ -204,7 +204,7 @@ def _mqtt(settings: Settings) -> Iterator[Check]:
     if not mqtt.enabled or (mqtt.host is None and not mqtt.embedded):
         yield Check("mqtt", "ok", "off (see: wren config show mqtt)")
     elif mqtt.host is not None:
-        yield Check("mqtt", "ok", f"broker {mqtt.host}, topics under {mqtt.prefix}/; how Wren stands there: wren mqtt status")
+        yield Check("mqtt", "ok", f"broker {mqtt.host}, topics under {mqtt.prefix}/; to look: wren mqtt status")
     elif find_mosquitto() is None:
         fix = "sudo apt-get install mosquitto, or: wren config set mqtt.host YOUR-BROKER"
         yield Check("mqtt", "warn", "no broker is set, and mosquitto, to run one, is not installed", fix)

@@ -5,11 +5,13 @@
 Sound of 20 ms a piece comes over a link that keeps its order; it is played frame by frame. Compared are the jitter
 buffer on its controller, and the same buffer at a fixed depth, without stretching, in both ways that fixed buffers
 are built: `waits` pauses until late sound comes and plays all of it, `drops` goes on in time and throws it away.
+Then replies: chunks as planned beside chunks that follow the voice's pace, where the voice is slow or stalls.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +20,8 @@ import numpy as np
 from appliance.audio.adaptive import NETWORK, DepthController, DepthSettings
 from appliance.audio.frame import FRAME_S, RATE_HZ, Samples
 from appliance.audio.jitter import JitterBuffer
+from appliance.voice.tts.pace import Ahead, VoicePace
+from appliance.voice.tts.piper import ChunkPlan
 
 PIECE = RATE_HZ // 50
 PIECE_S = PIECE / RATE_HZ
@@ -156,8 +160,52 @@ def compare(link: str, minutes: float, seeds: Sequence[int], *, drops_only: bool
     return outcomes
 
 
+HOP_S = 256 / 22_050
+REPLY = 250
+REPLIES = 20
+
+
+def speak(pace: VoicePace | None, plan: ChunkPlan, frame_s: float, stalls: Iterator[float]) -> tuple[float, float]:
+    """Make and play one reply; seconds until its first sound, and of pauses in it. A pace of None: as planned."""
+    now_s = late_s = first_s = due_s = 0.0
+    ahead = Ahead()
+    at = number = 0
+    while at < REPLY:
+        size = plan.planned(number)
+        if pace is not None:
+            size = pace.frames(size, plan.rest, ahead.seconds(now_s))
+        size = min(size, REPLY - at)
+        cost_s = frame_s * (size + plan.overlap_frames) + next(stalls)
+        if pace is not None:
+            pace.made(size, cost_s)
+        now_s += cost_s
+        if at:
+            late_s += max(0.0, now_s - due_s)
+        else:
+            first_s = now_s
+        due_s = max(now_s, due_s) + size * HOP_S
+        ahead.given(now_s, size * HOP_S)
+        at, number = at + size, number + 1
+    return first_s, late_s
+
+
+def replies() -> None:
+    """Print the table of replies."""
+    print("| voice, of real time | stall in every fourth chunk | chunks | first sound, ms | pauses in a reply, ms |")
+    print("|---|---|---|---|---|")
+    plan = ChunkPlan()
+    for rtf, stall_ms in itertools.product((0.15, 0.4, 0.7, 1.0), (0, 50, 200, 500)):
+        for name in ("as planned", "by pace"):
+            pace = VoicePace(HOP_S, plan.overlap_frames) if name == "by pace" else None
+            stalls = itertools.cycle((0.0, stall_ms / 1000.0, 0.0, 0.0))
+            # The first two replies are those it learns from.
+            runs = [speak(pace, plan, rtf * HOP_S, stalls) for _ in range(REPLIES + 2)][2:]
+            first_ms, late_ms = (1000.0 * float(np.mean(column)) for column in zip(*runs, strict=True))
+            print(f"| {rtf:g} | {stall_ms} ms | {name} | {first_ms:.0f} | {late_ms:.0f} |")
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seeds", type=int, default=5)
@@ -168,6 +216,8 @@ def main() -> None:
         for name, outcome in compare(link, arguments.minutes, range(arguments.seeds)).items():
             figures = f"{outcome.underruns:.1f} | {outcome.lost_ms:.0f} | {outcome.delay_ms:.0f}"
             print(f"| {link} | {name} | {figures} |")
+    print()
+    replies()
 
 
 if __name__ == "__main__":

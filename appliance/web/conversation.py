@@ -119,10 +119,8 @@ class Conversation:
                 _LOG.info("session %s: %d replies never reported as played, %d gaps", name, *counts)
         heard = None if self._capture is None else self._capture.stats()
         if heard is not None and (heard.missing_s or heard.lost_s):
-            figures = (1000 * (heard.missing_s + heard.lost_s), 1000 * heard.concealed_s, 1000 * heard.jitter_s)
-            _LOG.info(
-                "session %s: %.0f ms of sound missing (%.0f made up), up to %.0f late", runner.session.name, *figures
-            )
+            name, missing_s = runner.session.name, heard.missing_s + heard.lost_s
+            _LOG.warning("session %s: %.2f s of sound missing, %.2f made up", name, missing_s, heard.concealed_s)
         if runner.dropped_frames:
             _LOG.warning("session %s: %d frames were lost", runner.session.name, runner.dropped_frames)
 

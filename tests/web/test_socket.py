@@ -125,6 +125,7 @@ def test_what_happens_to_the_machine_is_told_to_every_page(page: RunningPage) ->
         "", "{", "null", "[]", '"start"', "{}", '{"type": "nothing"}', '{"type": "start"}',
         '{"type": "start", "rate_hz": 0}', '{"type": "start", "rate_hz": 1e9}', '{"type": "start", "rate_hz": "48000"}',
         '{"type": "start", "rate_hz": 48000, "encoding": "mp3"}', '{"type": "start", "rate_hz": 48000, "more": 1}',
+        '{"type": "missed", "samples": 0}', '{"type": "missed"}',
         '{"type": "played"}', '{"type": "played", "generation": 1e400}', '{"type": "watch", "sessions": "none"}',
         "[" * 4000, "x" * 5000, b"\0\0", '{"type": "stop", "type": "start"}',
     ],
@@ -231,6 +232,36 @@ def test_a_page_that_goes_while_its_session_opens_leaves_none_behind(page: Runni
         await no_sessions(page)
 
     run(scenario())
+
+
+def test_a_command_with_a_hole_in_it_that_the_page_tells_of_is_understood(
+    page: RunningPage, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> Talker:
+        sound = spoken(page.service.wren, LIGHTS, 16_000)
+        hole = slice(round(1.2 * 16_000), round(1.24 * 16_000))
+        async with talker(page) as talk:
+            await talk.send(type="start", rate_hz=16_000)
+            await talk.until("started")
+
+            async def speak() -> None:
+                await talk.speak(sound[: hole.start], 16_000, s16le)
+                await talk.send(type="missed", samples=hole.stop - hole.start)
+                await talk.speak(sound[hole.stop :], 16_000, s16le)
+
+            speaking = asyncio.create_task(speak())
+            ending = await talk.until("audio_end")
+            await talk.send(type="played", generation=ending["generation"])
+            await talk.until("trace")
+            speaking.cancel()
+            await talk.send(type="stop")
+            await talk.until("stopped")
+        return talk
+
+    talk = run(scenario())
+    (intent,) = [message for message in talk.messages if message["type"] == "intent"]
+    assert intent["intent"] == "HassTurnOn"
+    assert "0.04 s of sound missing, 0.04 made up" in caplog.text
 
 
 def test_a_reply_that_is_never_reported_as_played_ends_all_the_same(

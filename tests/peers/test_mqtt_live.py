@@ -9,6 +9,7 @@ import itertools
 import json
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from appliance.running import LocalAudio
 from appliance.service import LOCAL, Service
 from appliance.settings import AudioSettings, Settings
 from tests.peers.mosquitto import PASSWORDS, Gate, Mosquitto, Watcher, mosquitto, until
-from tests.peers.mqtt_house import House, at, latest, started
+from tests.peers.mqtt_house import House, ask, at, latest, started
 from tests.peers.pulse import MICROPHONE, SPEAKER, PulseServer, pulse_server
 from tests.voice.conftest import say
 
@@ -145,6 +146,21 @@ def test_a_broker_that_is_restarted_in_mid_utterance_knows_how_things_stand_with
     assert [event["wake_word"] for event in told["wake"]] == ["okay_nabu"]
     assert [(event["intent"], event["utterance"]) for event in told["intent"]] == [("HassTurnOn", trace.utterance)]
     assert house.local._runner.dropped_frames == 0
+
+
+def test_an_announcement_is_done_when_its_last_sample_has_been_heard_and_not_before(
+    house: House, pulse: PulseServer, watcher: Watcher
+) -> None:
+    with pulse.record() as recording:
+        told = ask(house, watcher, "announce", text="The washing machine has finished, and so have I.")
+        answered_s, so_far = time.monotonic(), recording.samples.size
+        until(lambda: recording.samples.size > so_far + recording.rate_hz, "a second more")
+        loud = np.flatnonzero(np.abs(recording.samples) > 0.02)
+        last_s = recording.time_of(int(loud[-1]))
+    assert told["outcome"] == "done"
+    assert loud[-1] - loud[0] > 2.0 * recording.rate_hz
+    assert np.diff(loud).max() > 0.15 * recording.rate_hz, "a sound makes people listen, and then come the words"
+    assert last_s - 0.1 < answered_s < last_s + 1.5
 
 
 def test_ten_thousand_messages_while_it_speaks_are_not_heard(

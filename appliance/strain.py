@@ -159,9 +159,9 @@ class Strain:
         if state.steps:
             texts = "; ".join(step.text for step in state.steps)
             found.append(f"Wren {texts} ({_WHY.get(state.because or '', state.because)})")
-        for stage, (broken, failures) in self.breakers.broken().items():
-            then = "is being tried again" if broken is BreakerState.HALF_OPEN else "is left alone for a while"
-            found.append(f"{stage} failed {failures} times in a row and {then}")
+        for stage, broken in self.breakers.broken().items():
+            then = "is being tried again" if broken is BreakerState.HALF_OPEN else "rests for a while"
+            found.append(f"{stage} failed again and again and {then}: {self.breakers.reason(stage)}")
         return tuple(found)
 
     def state(self) -> StrainState:

@@ -39,7 +39,7 @@ TIMES = StrainSettings(settle_s=0.5, calm_s=3.0, longest_calm_s=6.0, relapse_s=6
 """Shorter than those that serve, so that the whole walk takes a minute."""
 STALL_S = (0.05, 0.5)
 CHANCES = {"wake": 0.002, "vad": 0.002, "recognition": 0.3, "intent": 0.2, "synthesis": 0.2, "playback": 0.2}
-"""That a call stalls."""
+"""That a call stalls; the first one of each stage always does."""
 
 _random = random.Random(7)
 _stalling = threading.Event()
@@ -51,7 +51,7 @@ def tell(kind: str, **details: object) -> None:
 
 
 def stall(stage: str) -> None:
-    if _stalling.is_set() and _random.random() < CHANCES[stage]:
+    if _stalling.is_set() and (not _stalls[stage] or _random.random() < CHANCES[stage]):
         _stalls[stage] += 1
         time.sleep(_random.uniform(*STALL_S))
 

@@ -100,6 +100,7 @@ class Breakers:
         """`changed` is told of every change, on the thread that caused it."""
         self._clock, self._changed, self._settings = clock, changed, settings
         self._table: dict[str, Breaker] = {}
+        self._reasons: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def allows(self, stage: str) -> float | None:
@@ -110,19 +111,24 @@ class Breakers:
         """See `Breaker.succeeded`."""
         self._do(stage, lambda breaker, _: breaker.succeeded())
 
-    def failed(self, stage: str) -> None:
-        """See `Breaker.failed`."""
+    def failed(self, stage: str, reason: str) -> None:
+        """See `Breaker.failed`; the newest reason is what people are told."""
+        self._reasons[stage] = reason
         self._do(stage, lambda breaker, now_s: breaker.failed(now_s))
 
     def left(self, stage: str) -> None:
         """See `Breaker.left`."""
         self._do(stage, lambda breaker, _: breaker.left())
 
-    def broken(self) -> Mapping[str, tuple[BreakerState, int]]:
-        """Stages that are not trusted: state, failures in a row."""
+    def reason(self, stage: str) -> str:
+        """Why it failed last; empty where it never did."""
+        return self._reasons.get(stage, "")
+
+    def broken(self) -> Mapping[str, BreakerState]:
+        """Stages that are not trusted."""
         with self._lock:
-            rows = {name: (breaker.state, breaker.failures) for name, breaker in self._table.items()}
-        return {name: row for name, row in rows.items() if row[0] is not BreakerState.CLOSED}
+            rows = {name: breaker.state for name, breaker in self._table.items()}
+        return {name: state for name, state in rows.items() if state is not BreakerState.CLOSED}
 
     @property
     def opened(self) -> Mapping[str, int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from appliance.audio.frame import RATE_HZ, Frame, Samples
-from appliance.errors import SpeechError
+from appliance.errors import ApplianceError
 from appliance.intent.types import Reply, Understanding, UtteranceId
 from appliance.voice.asr.protocol import Bias, Cancel, Cancelled, Hypothesis, Partial, Recogniser
 from appliance.voice.breaker import Breakers
@@ -23,7 +23,7 @@ from appliance.voice.parts import Synthesiser, Thinker
 from appliance.voice.relief import Relief
 from appliance.voice.turns import Turns
 from models.engines.watchdog import Watchdog
-from models.errors import EngineHungError
+from models.errors import EngineHungError, ModelsError
 
 __all__ = ["BUSY_REPLY", "Guard", "GuardedRecogniser", "GuardedSynthesiser", "GuardedThinker"]
 
@@ -52,17 +52,19 @@ class Guard:
         """The work's value, or what it raised. Raises `StageTimeoutError`, `StageRestingError`."""
         rest_s = self.breakers.allows(stage)
         if rest_s is not None:
-            raise StageRestingError(f"{stage} has failed again and again, and is tried again in {rest_s:.0f} s")
+            why = self.breakers.reason(stage)
+            raise StageRestingError(f"{stage} failed again and again ({why}); it is tried again in {rest_s:.0f} s")
         try:
             value = self.watchdog.call(work, limit_s)
         except Cancelled:
             self.breakers.left(stage)
             raise
         except EngineHungError:
-            self.breakers.failed(stage)
-            raise StageTimeoutError(f"{stage} gave no answer within {limit_s:g} s, and was given up") from None
-        except BaseException:
-            self.breakers.failed(stage)
+            late = StageTimeoutError(f"{stage} gave no answer within {limit_s:g} s, and was given up")
+            self.breakers.failed(stage, str(late))
+            raise late from None
+        except Exception as error:
+            self.breakers.failed(stage, str(error) or type(error).__name__)
             raise
         self.breakers.succeeded(stage)
         return value
@@ -197,7 +199,7 @@ class GuardedSynthesiser:
                     begun = True
                     yield samples
                 return
-            except SpeechError as error:
+            except (ApplianceError, ModelsError) as error:
                 if isinstance(error, StageTimeoutError):
                     self._inner = self._make()  # what was given up may still be using the old one
                 if begun or self._light is None:

@@ -88,9 +88,10 @@ def test_changes_are_told_once_each_by_stage() -> None:
     breakers = Breakers(lambda: now_s[0], lambda stage, state: told.append((stage, state.value)), SETTINGS)
     for _ in range(5):
         if breakers.allows("recognition") is None:
-            breakers.failed("recognition")
+            breakers.failed("recognition", "too warm")
     assert breakers.allows("synthesis") is None
-    assert breakers.broken() == {"recognition": (BreakerState.OPEN, 3)}
+    assert breakers.broken() == {"recognition": BreakerState.OPEN}
+    assert breakers.reason("recognition") == "too warm"
     now_s[0] = 10.0
     assert breakers.allows("recognition") is None
     breakers.succeeded("recognition")

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -50,6 +51,9 @@ __all__ = ["LocalAudio", "run", "wren_settings"]
 _LOG = logging.getLogger(__name__)
 
 TICK_S: Final = 0.25
+SWITCH_S: Final = 0.001
+"""Longest that a thread which computes in Python keeps the interpreter from one with sound to carry; Python's own 5 ms
+are four of the smallest blocks."""
 DEVICES_S: Final = 3.0
 """Longest wait for the devices before the person who started Wren is told what to do."""
 MAX_WAITING: Final = 20
@@ -229,6 +233,9 @@ class LocalAudio:
         dropped = self._runner.dropped_frames
         if dropped:
             degraded.append(f"{dropped} frames of sound were lost: this machine is too slow or too busy")
+        gaps = self._player.stats().underruns
+        if gaps:
+            degraded.append(f"what Wren said had {gaps} gaps: this machine is too slow or too busy")
         if self._muted:
             return MachineState("muted", tuple(degraded))
         running = microphone is not None and microphone.phase == "running"
@@ -272,6 +279,7 @@ async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
     # What stands for good is not looked through again: a full collection stops everything for a tenth of a second.
     gc.collect()
     gc.freeze()
+    sys.setswitchinterval(SWITCH_S)
     service = Service(wren)
     wren.opener.emit = service.hub.emit
     watch = MachineWatch(

@@ -94,9 +94,9 @@ class TakeFailed:
 class StopJudged:
     """What was said into Wren's own sound."""
 
-    number: int
-    """Which stretch of speech: they are counted."""
     text: str
+    silence: bool
+    """Whether it asks for silence."""
     cost_s: float
     error: Exception | None = None
     """Why it could not be recognised."""

@@ -24,7 +24,7 @@ from appliance.voice.budget import SpeculationBudget
 from appliance.voice.endpoint import Evidence, Verdict
 from appliance.voice.guesses import Ahead, Steadiness
 from appliance.voice.hearing import Heard, Hearing
-from appliance.voice.interruptions import SPEECH_S, Interruptions, wishes_silence
+from appliance.voice.interruptions import SPEECH_S, Interruptions
 from appliance.voice.loop import LoopState, Phase
 from appliance.voice.meter import WakeListener
 from appliance.voice.parts import (
@@ -50,6 +50,7 @@ from appliance.voice.reply import ReplyVoice
 from appliance.voice.thinking import Thinking
 from appliance.voice.vad import SpeechState
 from appliance.voice.wake import OwnVoice
+from appliance.voice.wishes import wishes_silence
 
 __all__ = [
     "Message",
@@ -170,7 +171,7 @@ class Session:
         self._heard = self._ears.push(sound.speech, sound.voice)
         if self._state.phase is Phase.LISTENING:
             self._listen_to(self._heard)
-        self._mind_interruptions(sound.speech, self._heard)
+        self._mind_interruptions(self._heard)
         if self._parts.wake is not None:
             self._wake(self._parts.wake, sound)
 
@@ -218,7 +219,7 @@ class Session:
             self._emit(events.WakeHeard(hit.time_s, self.name, hit.name, hit.score))
             self._step(loop.Listen(hit.name))
 
-    def _mind_interruptions(self, frame: Frame, heard: Heard) -> None:
+    def _mind_interruptions(self, heard: Heard) -> None:
         interruptions = self._interruptions
         if interruptions is None:
             return
@@ -226,8 +227,8 @@ class Session:
         if not speaking and not (self._state.phase is Phase.IDLE and self._rings()):
             interruptions.quiet()
             return
-        interruptions.push(frame, heard, self._ring.since)
-        if speaking and self._settings.barge_in == "speech" and interruptions.speech_s(heard.now_s) >= SPEECH_S:
+        interruptions.push(heard, self._ring.since)
+        if speaking and self._settings.barge_in == "speech" and interruptions.speech_s(heard) >= SPEECH_S:
             self._interrupted_s = interruptions.began_s
             self._step(loop.Listen())
 

@@ -76,6 +76,7 @@ def run_checks(store: Store, settings: Settings, open_wren: Callable[[], Wren]) 
     yield _disk(store)
     yield from _packs(store)
     yield from _machine()
+    yield _front_end(settings)
     yield from _mqtt(settings)
     yield from _self_test(open_wren)
 
@@ -193,6 +194,19 @@ def _machine() -> Iterator[Check]:
         yield Check("heat", "ok" if cool else "warn", detail, None if cool else advise(state.heat).text)
     for row in advise_power(machine, read_power(Root())):
         yield Check("power", "warn", row.text, None if row.command is None else f"run: {row.command}")
+
+
+def _front_end(settings: Settings) -> Check:
+    """Whether Wren's own voice can be taken out of what its microphone hears."""
+    from appliance.audio.frontend import FrontEndMissingError, open_processors
+
+    if not settings.audio.echo_cancelling:
+        return Check("front end", "ok", "off (see: wren config show audio.echo_cancelling)")
+    try:
+        open_processors()
+    except FrontEndMissingError as error:
+        return Check("front end", "warn", str(error), "run: make setup")
+    return Check("front end", "ok", "echo is cancelled while Wren sounds")
 
 
 def _mqtt(settings: Settings) -> Iterator[Check]:

@@ -62,7 +62,7 @@ class EchoRoom:
     """The local session of a service, in such a room; a context manager."""
 
     def __init__(self, wren: Wren, pulse: PulseServer, settings: Settings | None = None) -> None:
-        self._pulse = pulse
+        self.pulse = pulse
         self.events: list[tuple[float, events.Event]] = []
         """With the monotonic time at which each was told."""
         self.service = Service(wren)
@@ -75,14 +75,14 @@ class EchoRoom:
         self._noise: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> EchoRoom:
-        self._pulse.pactl(
+        self.pulse.pactl(
             "load-module", "module-loopback", "source=spk.monitor", "sink=mic_in", f"latency_msec={ECHO_MS}",
             "adjust_time=0", "source_dont_move=true", "sink_dont_move=true",
         )  # fmt: skip
-        inputs = self._pulse.pactl("list", "short", "sink-inputs").splitlines()
-        self._pulse.pactl("set-sink-input-volume", inputs[-1].split("\t")[0], f"{ECHO_DB:g}dB")
+        inputs = self.pulse.pactl("list", "short", "sink-inputs").splitlines()
+        self.pulse.pactl("set-sink-input-volume", inputs[-1].split("\t")[0], f"{ECHO_DB:g}dB")
         noise = np.random.default_rng(1).standard_normal(RATE_HZ * 900, dtype=np.float32)
-        self._noise = self._pulse.say(noise * np.float32(10 ** (ROOM_DBFS / 20)))
+        self._noise = self.pulse.say(noise * np.float32(10 ** (ROOM_DBFS / 20)))
         self.local.start()
         _eventually(lambda: self.local.settled and self.local.state().microphone == "live", 20.0)
         time.sleep(1.0)
@@ -97,7 +97,7 @@ class EchoRoom:
             self._noise.kill()
             self._noise.wait()
         with suppress(subprocess.CalledProcessError):
-            self._pulse.pactl("unload-module", "module-loopback")
+            self.pulse.pactl("unload-module", "module-loopback")
 
     def told(self, kind: type[events.Event], since: int = 0) -> list[tuple[float, events.Event]]:
         """Events of a kind, after the first `since`."""
@@ -127,10 +127,10 @@ class EchoRoom:
 
     def interrupt(self, number: int, said: Samples) -> Try:
         """Speak into the middle of a reply."""
-        with self._pulse.record() as recording:
+        with self.pulse.record() as recording:
             since = self.reply(" ".join(REPLIES[(number + i) % len(REPLIES)] for i in range(3)))
             time.sleep(random.Random(number).uniform(1.0, 2.5))
-            self._pulse.say(said).wait(20.0)
+            self.pulse.say(said).wait(20.0)
             ended = _within(lambda: bool(self._stopped(since)), LATE_S)
             time.sleep(0.4)
             silence_ms = None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from appliance.audio.frame import FRAME_S, Frame, Samples, level_dbfs
 from appliance.audio.frontend.cleaning import Cleaner, EarFrames
+from appliance.audio.frontend.ears import Ears
 from appliance.audio.frontend.linear import LinearCanceller
+from appliance.audio.frontend.played import PlayedTap
 from appliance.audio.frontend.webrtc import FrontEndMissingError, Processors, open_processors
 from tests.audio.frontend.rooms import LEAD_MS, babble, echo_of, erle_db, frames_of, hum
 
@@ -165,7 +169,7 @@ def test_a_library_that_fails_costs_no_sound_and_is_counted(caplog: pytest.LogCa
 
 
 def test_a_missing_library_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pywebrtc_audio", None)
+    monkeypatch.setitem(sys.modules, "pywebrtc_audio", None)
     with pytest.raises(FrontEndMissingError, match="make setup"):
         open_processors()
 
@@ -180,3 +184,24 @@ def test_the_linear_filter_stays_sane_on_silence_clipping_and_a_reference_withou
     far = (0.1 * random.standard_normal(160 * 300)).astype(np.float32)
     out = np.concatenate([canceller.process(n, f) for n, f in zip(frames_of(speaker), frames_of(far), strict=True)])
     assert level_dbfs(out[16_000:]) == pytest.approx(level_dbfs(speaker[16_000:]), abs=1.0)
+
+
+def test_ears_without_the_library_say_so_and_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "pywebrtc_audio", None)
+    ears = Ears(PlayedTap())
+    frame = _frame(babble(0.1)[:160], 0)
+    assert np.array_equal(ears.push(frame).speech.samples, frame.samples)
+    missing = ears.state().missing
+    assert missing is not None
+    assert "make setup" in missing
+    assert "hears its own voice" in caplog.text
+
+
+def test_ears_that_are_not_wanted_change_nothing_and_miss_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pywebrtc_audio", None)
+    ears = Ears(PlayedTap(), wanted=False)
+    frame = _frame(babble(0.1)[:160], 0)
+    assert ears.push(frame).wake is frame
+    assert ears.state().missing is None

@@ -16,6 +16,7 @@ from typing import Final, Literal, Protocol
 from appliance.audio.devices import Kind
 from appliance.audio.portaudio import StreamFormat
 from appliance.audio.pulse import PulseWatch, pulse_devices
+from appliance.audio.realtime import Scheduling, raise_thread
 from appliance.audio.spsc import Doorbell
 from appliance.errors import ApplianceError
 
@@ -37,6 +38,7 @@ class OpenStream(Protocol):
 
     format: StreamFormat
     last_block_s: float
+    thread_id: int
     fault: str | None
     gone: bool
     latency_s: float
@@ -106,6 +108,8 @@ class Keeper:
         self.bell = bell or Doorbell()
         """Ring it when there is something to serve."""
         self.times_lost = 0
+        self.scheduling: Scheduling | None = None
+        """How the thread of the newest stream's callbacks is scheduled; None before its first."""
         self._thread = threading.Thread(target=self._run, name=f"{kind}-keeper", daemon=True)
 
     def start(self) -> None:
@@ -179,6 +183,7 @@ class Keeper:
         """Serve until it is closed or given up; why it was given up."""
         since_s = woke_s = time.monotonic()
         wait_s = 0.0
+        raised = False
         while True:
             self.bell.wait(min(wait_s, STALL_S / 4))
             slept_s, woke_s = time.monotonic() - woke_s, time.monotonic()
@@ -188,6 +193,9 @@ class Keeper:
             if self._closing.is_set():
                 return None
             wait_s = self._tasks.serve()
+            if stream.thread_id and not raised:
+                raised, self.scheduling = True, raise_thread(stream.thread_id)
+                _LOG.debug("%s %s: callbacks with %s", self._kind, self._name, self.scheduling)
             if self._anew.is_set():
                 return None
             if self._changed.is_set():

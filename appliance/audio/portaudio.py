@@ -74,6 +74,8 @@ class PortAudioStream:
         self.format = form
         self.last_block_s = 0.0
         """Monotonic time of the last callback; 0 before the first."""
+        self.thread_id = 0
+        """Native id of PortAudio's thread that makes the callbacks; 0 before the first."""
         self.fault: str | None = None
         """What our own callback raised."""
         self.gone = False
@@ -277,6 +279,7 @@ def _input_callback(stream: PortAudioStream, take: Take) -> Callable[..., tuple[
         if stream.closing:
             return None, abort
         stream.last_block_s = now_s
+        stream.thread_id = stream.thread_id or threading.get_native_id()
         try:
             take(np.frombuffer(data, dtype=np.float32), now_s, times["current_time"] - times["input_buffer_adc_time"])
         except Exception as error:  # noqa: BLE001 - PortAudio's thread must not see it; the owner reads it
@@ -295,6 +298,7 @@ def _output_callback(stream: PortAudioStream, give: Give) -> Callable[..., tuple
         if stream.closing:
             return silence, abort
         stream.last_block_s = time.monotonic()
+        stream.thread_id = stream.thread_id or threading.get_native_id()
         try:
             data = give(frames, times["output_buffer_dac_time"] - times["current_time"], bool(status & underflow))
         except Exception as error:  # noqa: BLE001 - as above

@@ -76,6 +76,7 @@ def run_checks(store: Store, settings: Settings, open_wren: Callable[[], Wren]) 
     yield _disk(store)
     yield from _packs(store)
     yield from _machine()
+    yield _scheduling()
     yield _front_end(settings)
     yield from _mqtt(settings)
     yield from _self_test(open_wren)
@@ -194,6 +195,15 @@ def _machine() -> Iterator[Check]:
         yield Check("heat", "ok" if cool else "warn", detail, None if cool else advise(state.heat).text)
     for row in advise_power(machine, read_power(Root())):
         yield Check("power", "warn", row.text, None if row.command is None else f"run: {row.command}")
+
+
+def _scheduling() -> Check:
+    from appliance.audio.realtime import may_be_realtime
+
+    found = may_be_realtime()
+    if found.how == "usual":
+        return Check("scheduling", "warn", str(found), "install rtkit, or run Wren with LimitRTPRIO=10 (systemd)")
+    return Check("scheduling", "ok", f"sound's threads run with {found}")
 
 
 def _front_end(settings: Settings) -> Check:

@@ -31,6 +31,7 @@ class FakeStream:
     def __init__(self, form: StreamFormat) -> None:
         self.format = form
         self.last_block_s = 0.0
+        self.thread_id = 0
         self.fault: str | None = None
         self.gone = False
         self.latency_s = 0.02

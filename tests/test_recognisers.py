@@ -12,15 +12,15 @@ from appliance.events import EngineChanged, Event
 from appliance.planning import current_plan
 from appliance.recognisers import find_transducer, graphs_of, open_transducer
 from appliance.voice.asr.protocol import Cancel, Hypothesis
-from appliance.voice.asr.transducer.files import PARTS, TransducerFiles
+from appliance.voice.asr.transducer.files import TransducerFiles
 from appliance.voice.asr.transducer.recogniser import TransducerModel, TransducerRecogniser
 from hw.plan import Override, Overrides
 from hw.probe import Machine
 from hw.thermal import Heat, advise
 from models import Store
 from models.catalogue import load_catalogue
-from models.engines.onnx_cpu import OrtCpuEngine
 from models.errors import PackMissingError
+from tests.voice.asr.transducer.hearing import model_of
 from tests.voice.asr.transducer.small_models import changing_sound, write_nemo, write_zipformer
 
 MACHINE = Machine(arch="x86_64", chip="x86_64", cpu_cores=8, usable_cores=8)
@@ -50,17 +50,10 @@ def heard(model: TransducerModel) -> Hypothesis:
     return recogniser.hypothesise(recogniser.samples, None, Cancel())
 
 
-def bare(files: TransducerFiles) -> TransducerModel:
-    engines = {
-        part: OrtCpuEngine(files.graphs[part], files.metadata.states if part == "encoder" else ()) for part in PARTS
-    }
-    return TransducerModel(files.metadata, **engines, labels=files.labels)
-
-
 def test_what_was_chosen_hears_over_the_ladders(store: Store, files: TransducerFiles) -> None:
     opener = opener_of(store, files)
     try:
-        assert heard(open_transducer(opener, files)) == heard(bare(files))
+        assert heard(open_transducer(opener, files)) == heard(model_of(files.folder))
         settled = opener.settled["asr"]
         assert (settled.backend, settled.precision, settled.threads) == ("ort-cpu", "fp32", 2)
         assert opener.degraded == ()
@@ -109,7 +102,7 @@ def test_where_the_runtime_does_not_load_numpy_hears(
 ) -> None:
     files = find_transducer(store, str(write_zipformer(tmp_path / "model")))
     assert files is not None
-    expected = heard(bare(files))
+    expected = heard(model_of(files.folder))
     monkeypatch.setitem(__import__("sys").modules, "models.engines.onnx_cpu", None)  # importing it fails
     opener = opener_of(store, files)
     told: list[Event] = []
@@ -144,7 +137,7 @@ def test_a_pack_of_the_catalogue_is_read_where_the_user_fetched_it(tmp_path: Pat
     files = find_transducer(store, PACK)
     assert files is not None
     assert files.precision == "fp32"
-    assert heard(bare(files)).text
+    assert heard(model_of(files.folder)).text
 
 
 @pytest.mark.parametrize(

@@ -13,25 +13,16 @@ import soundfile
 
 from appliance.audio.frame import RATE_HZ, Samples
 from appliance.voice.asr.transducer.features import FeatureKind, frames_of
-from appliance.voice.asr.transducer.files import PARTS, read_folder
+from appliance.voice.asr.transducer.files import PARTS
 from appliance.voice.asr.transducer.networks import Encoder, Predictor
 from appliance.voice.asr.transducer.recogniser import TransducerModel, TransducerRecogniser
-from appliance.voice.asr.transducer.search import SearchSettings
-from models.engines.onnx_cpu import OrtCpuEngine
+from tests.voice.asr.transducer.hearing import model_of
 from tests.voice.asr.transducer.small_models import changing_sound, write_nemo, write_zipformer
 
 WRITERS = {"zipformer2": write_zipformer, "nemo": write_nemo}
 PATHS = {"greedy_search": 1, "modified_beam_search": 4}
 CLIPS = ("rht_turn_off_garage_light", "rh3_set_timer")
 SPACE = "▁"
-
-
-def model_of(folder: Path, paths: int) -> TransducerModel:
-    files = read_folder(folder)
-    engines = {
-        part: OrtCpuEngine(files.graphs[part], files.metadata.states if part == "encoder" else ()) for part in PARTS
-    }
-    return TransducerModel(files.metadata, **engines, labels=files.labels, search=SearchSettings(paths=paths))
 
 
 def our_pieces(model: TransducerModel, sound: Samples) -> list[str]:
@@ -67,7 +58,7 @@ def their_pieces(folder: Path, method: str, sound: Samples) -> list[str]:
 def test_the_same_files_write_the_same_pieces(tmp_path: Path, family: str, method: str, seed: int) -> None:
     folder = WRITERS[family](tmp_path, seed)
     sound = changing_sound(2.0 + seed / 3)
-    ours = our_pieces(model_of(folder, PATHS[method]), sound)
+    ours = our_pieces(model_of(folder, paths=PATHS[method]), sound)
     assert ours == their_pieces(folder, method, sound)
     assert ours
 
@@ -79,14 +70,14 @@ def test_recorded_speech_gives_the_same_pieces(shared: Path, tmp_path: Path, fam
     sound, rate_hz = soundfile.read(shared / "speech" / "commands" / f"{clip}.flac", dtype="float32")
     assert rate_hz == RATE_HZ
     for method, paths in PATHS.items():
-        assert our_pieces(model_of(folder, paths), sound) == their_pieces(folder, method, sound)
+        assert our_pieces(model_of(folder, paths=paths), sound) == their_pieces(folder, method, sound)
 
 
 def test_the_recogniser_writes_what_sherpa_does(tmp_path: Path) -> None:
     """The same through `push`, with the text as it is shown."""
     folder = write_zipformer(tmp_path, 3)
     sound = changing_sound(3.05)
-    recogniser = TransducerRecogniser(model_of(folder, PATHS["modified_beam_search"]))
+    recogniser = TransducerRecogniser(model_of(folder, paths=PATHS["modified_beam_search"]))
     partials = recogniser.push_samples(sound)
     theirs = "".join(their_pieces(folder, "modified_beam_search", sound))
     assert partials[-1].text == " ".join(theirs.split()).lower()

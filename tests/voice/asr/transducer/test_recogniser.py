@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,29 +17,12 @@ from appliance.intent.phrase_graph import END, GraphBuilder
 from appliance.voice.asr.bias import LetterBias
 from appliance.voice.asr.protocol import Bias, Cancel, Cancelled, Extension, Hypothesis, Recogniser
 from appliance.voice.asr.transducer.features import samples_for
-from appliance.voice.asr.transducer.files import PARTS, read_folder
-from appliance.voice.asr.transducer.recogniser import TransducerLimits, TransducerModel, TransducerRecogniser
+from appliance.voice.asr.transducer.files import read_folder
+from appliance.voice.asr.transducer.recogniser import TransducerLimits, TransducerRecogniser
 from models.engines.base import Array, Engine, State, Stream
 from models.engines.onnx_cpu import OrtCpuEngine
 from models.errors import EngineError, StreamLostError
-
-
-def model_of(folder: Path, limits: TransducerLimits | None = None) -> TransducerModel:
-    files = read_folder(folder)
-    engines = {
-        part: OrtCpuEngine(files.graphs[part], files.metadata.states if part == "encoder" else ()) for part in PARTS
-    }
-    return TransducerModel(files.metadata, **engines, labels=files.labels, limits=limits or TransducerLimits())
-
-
-def heard(recogniser: TransducerRecogniser, sound: Samples, sizes: Sequence[int] = (FRAME_SAMPLES,)) -> list[str]:
-    """Push the sound in pieces of these sizes, again and again; the partial texts."""
-    texts, at, turn = [], 0, 0
-    while at < sound.size:
-        size = sizes[turn % len(sizes)]
-        texts += [partial.text for partial in recogniser.push_samples(sound[at : at + size])]
-        at, turn = at + size, turn + 1
-    return texts
+from tests.voice.asr.transducer.hearing import heard, model_of
 
 
 def look(recogniser: TransducerRecogniser, until: int | None = None, bias: Bias | None = None) -> Hypothesis:

@@ -14,7 +14,7 @@ from appliance.voice.asr.acceptance import ACCEPT_GAP, Accepted, accepted_text
 from appliance.voice.asr.bias import LetterBias
 from appliance.voice.asr.protocol import Cancel, Hypothesis
 from appliance.voice.asr.transducer.recogniser import TransducerRecogniser
-from tests.voice.asr.transducer.test_recogniser import heard, model_of
+from tests.voice.asr.transducer.hearing import heard, model_of
 from tests.voice.asr.transducer.tone_model import spoken_tones, write_tone_model
 
 COMMAND = ("▁TURN", "▁ON", "▁THE", "▁KIT", "CHEN", "▁LI", "GHT", "S")

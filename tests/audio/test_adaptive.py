@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.audio.adaptive import PLAYBACK, DepthController, DepthSettings
@@ -78,6 +78,7 @@ def test_production_near_or_above_real_time_is_met_by_depth() -> None:
     assert DepthController().rtf is None
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["late", "rtf", "underrun"]), st.floats(-1, 5), st.floats(0, 2)), max_size=80)
 )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.audio.conceal import LEAST_STRETCH_SAMPLES, MOST_LAG, Concealer, lengthened, shortened
@@ -32,6 +32,7 @@ def _with_hole(sound: Samples, at: int, size: int, sizes: list[int]) -> Samples:
     return np.concatenate(out)
 
 
+@settings(deadline=None)
 @given(at=st.integers(0, 700), size=st.integers(0, 500), sizes=st.lists(st.integers(1, 400), min_size=1, max_size=5))
 def test_any_chunking_gives_the_same_sound_and_all_of_it(at: int, size: int, sizes: list[int]) -> None:
     sound = _voice(0.08)
@@ -95,6 +96,7 @@ def test_silence_is_stretched_and_what_never_repeats_is_left_alone() -> None:
     assert lengthened(short) is short
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2000), st.integers(0, 2**31))
 def test_any_sound_can_be_asked_for_and_stays_in_bounds(size: int, seed: int) -> None:
     sound = np.random.default_rng(seed).uniform(-1, 1, size).astype(np.float32)

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.audio.adaptive import NETWORK, DepthController, DepthSettings
@@ -140,6 +140,7 @@ def test_what_waits_is_bounded_and_what_is_let_go_is_counted() -> None:
     assert heard == pytest.approx(MOST_WAITING_S * RATE_HZ, abs=CONCEAL_SAMPLES + PIECE)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-2000, 60_000), st.integers(0, 900), st.floats(0, 0.1)), max_size=40),
     st.booleans(), st.booleans(), st.booleans(),

@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.audio.frame import Samples
@@ -45,6 +45,7 @@ KINDS = range(7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
 @given(size=st.integers(0, 400), sizes=st.lists(st.integers(1, 150), min_size=1, max_size=6))
 def test_what_nothing_is_done_to_comes_out_as_it_went_in(kind: int, size: int, sizes: list[int]) -> None:
     sound = _sound(size)
@@ -59,6 +60,7 @@ def _twisted(frame: Samples) -> Samples:
     return np.fft.irfft(spectrum, frame.size).astype(np.float32)
 
 
+@settings(deadline=None)
 @given(size=st.integers(0, 600), sizes=st.lists(st.integers(1, 200), min_size=1, max_size=6))
 def test_any_chunking_gives_the_same_sound_bit_for_bit(size: int, sizes: list[int]) -> None:
     sound = _sound(size, 1)
@@ -67,6 +69,7 @@ def test_any_chunking_gives_the_same_sound_bit_for_bit(size: int, sizes: list[in
     assert np.array_equal(_chunked(part, sound, sizes), whole)  # the flush before left nothing behind
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 100), max_size=20))
 def test_what_has_come_out_is_never_more_than_a_frame_behind(sizes: list[int]) -> None:
     part = StreamingOverlapAdd(64, 16, hann(64))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.audio import feed, keeper, playback
@@ -311,6 +311,7 @@ def test_a_reply_that_comes_unevenly_is_met_by_a_deeper_buffer_and_a_steady_one_
     assert player.stats().underruns == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 20_000)), max_size=20))
 def test_pieces_are_late_only_by_what_a_player_would_have_to_wait_for_them(pieces: list[tuple[float, int]]) -> None:
     pace = feed.Pace(RATE)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.voice.tts.pace import LARGEST_FRAMES, Ahead, VoicePace
@@ -100,6 +100,7 @@ def test_what_waited_to_be_wanted_was_not_played_meanwhile() -> None:
     assert ahead.seconds(9.2) == pytest.approx(0.24)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 120), st.floats(0, 30)), max_size=30),
     st.integers(1, 60), st.one_of(st.none(), st.floats(0, 120)),

@@ -12,6 +12,8 @@ __all__ = ["LARGEST_FRAMES", "Ahead", "VoicePace"]
 
 LARGEST_FRAMES: Final = 120
 """1.4 s: where a voice is hardly faster than speech, few and long chunks waste least on their margins."""
+LEAST_FRAME_S: Final = 1e-7
+"""Faster than anything makes sound: a clock that stands."""
 WEIGHT: Final = 1 / 8
 """Of a new chunk in the mean."""
 STALL: Final = 2.0
@@ -69,7 +71,7 @@ class VoicePace:
         `ahead_s` is the sound that plays while it is made, None for the first; `most` is the plan's largest chunk.
         """
         frame_s = self._frame_s
-        if not frame_s:
+        if frame_s is None or frame_s < LEAST_FRAME_S:
             return planned
         opening = self._opening(frame_s)
         if ahead_s is None:

@@ -214,7 +214,7 @@ class GuardedSynthesiser:
     def _pieces(
         self, stage: str, voice: Synthesiser, text: str, cancel: Cancel, *, measured: bool
     ) -> Iterator[Samples]:
-        guard, meter = self._guard, self._guard.meter
+        guard, meter, relief = self._guard, self._guard.meter, self._guard.relief()
         pieces = voice.stream(text, cancel)
         # What comes before the first piece of the planned voice is for the whole sentence: it makes an answer late, but
         # no gap, and says little of how fast the rest is made.
@@ -232,7 +232,9 @@ class GuardedSynthesiser:
                 sound_s += samples.size / self.rate_hz
             skipped = True
             if measured and sound_s and (samples is None or sound_s >= REPORT_S):
-                meter.report("synthesis", cost_s, sound_s, meter.work_age_s)
+                # A step that was taken meanwhile is for the next reply: this one says nothing of what it brings.
+                if guard.relief() is relief:
+                    meter.report("synthesis", cost_s, sound_s, meter.work_age_s)
                 cost_s = sound_s = 0.0
             if samples is None:
                 return

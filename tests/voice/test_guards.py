@@ -198,6 +198,16 @@ def test_how_fast_a_reply_is_made_is_reported_without_its_first_piece() -> None:
     assert len(room.told) == 2
 
 
+def test_a_reply_that_was_begun_before_a_step_says_nothing_of_it() -> None:
+    room = Room()
+    voice, _ = _voice(room)
+    pieces = voice.stream("one two three four five six", Cancel())
+    next(pieces)
+    room.relief = Relief(whole_replies=True)
+    assert len(list(pieces)) == 5
+    assert room.told == []
+
+
 def test_what_is_kept_says_nothing_of_how_fast_speech_is_made() -> None:
     room = Room()
     voice, _ = _voice(room, {"one two"})

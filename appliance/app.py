@@ -18,10 +18,12 @@ from appliance.events import Listener
 from appliance.machine import this_machine
 from appliance.measuring import PACKS
 from appliance.planning import current_plan
+from appliance.recognisers import find_transducer, graphs_of, open_transducer
 from appliance.strain import Strain
 from appliance.voice.asr.bias_keeper import BiasKeeper
 from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.tokenizer import Tokenizer
+from appliance.voice.asr.transducer.recogniser import TransducerModel, TransducerRecogniser
 from appliance.voice.endpoint import EndpointSettings, EndpointStyle, SilenceSettings, make_endpoint
 from appliance.voice.guards import BUSY_REPLY, GuardedRecogniser, GuardedSynthesiser, GuardedThinker
 from appliance.voice.limits import LIMITS, StageTimeoutError
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from appliance.intent.skills.timers import Timer
     from appliance.intent.types import Home, HomeView, Reply, Understanding, UtteranceId
     from appliance.voice.asr.protocol import Bias
+    from appliance.voice.asr.transducer.files import TransducerFiles
     from models.engines.base import Engine
 
 __all__ = ["ASR_PACK", "TTS_PACK", "VAD_PACK", "SharedAssistant", "Wren", "WrenSettings", "open_assistant"]
@@ -81,6 +84,8 @@ class WrenSettings:
     """False: every session synthesises each reply anew, as one that was never said before. For measuring."""
     engines: Overrides = field(default_factory=Overrides)
     """What of the plan is set by hand."""
+    recogniser: str | None = None
+    """A pack's name, or a folder with a streaming transducer; None: Moonshine. See `appliance.recognisers`."""
 
 
 def open_assistant(settings: WrenSettings) -> tuple[Assistant, str | None]:
@@ -210,17 +215,21 @@ class Wren:
             machine = pool.submit(this_machine, store)
             assistant = None if voice_only else pool.submit(open_assistant, settings)
             # One after the other: two downloads would fight for the line and for the terminal's last row.
-            wanted = (TTS_PACK,) if voice_only else (TTS_PACK, ASR_PACK, VAD_PACK)
+            transducer = None if voice_only else _transducer(store, settings)
+            hearing_packs = (VAD_PACK,) if transducer is not None else (ASR_PACK, VAD_PACK)
+            wanted = (TTS_PACK,) if voice_only else (TTS_PACK, *hearing_packs)
             packs = {pack: store.ensure(pack, progress) if fetch else store.open(pack) for pack in wanted}
             made = [pool.submit(_converted, store, pack, progress) for pack in wanted if pack != VAD_PACK]
             artefacts = {artefact.manifest.pack: artefact for artefact in (future.result() for future in made)}
             # What the store holds decides with: the plan comes after conversion.
-            opener = EngineOpener(store, current_plan(store, machine.result(), user=settings.engines))
+            given = {} if transducer is None else {"asr": graphs_of(transducer)}
+            plan = current_plan(store, machine.result(), user=settings.engines, given=given)
+            opener = EngineOpener(store, plan, given=given)
             try:
                 voice = pool.submit(_open_voice, opener, packs[TTS_PACK], artefacts[TTS_PACK], settings)
                 if assistant is None:
                     return cls(settings, opener, None, voice.result())
-                asr = pool.submit(_open_asr, opener, packs[ASR_PACK])
+                asr = pool.submit(_open_asr, opener, packs.get(ASR_PACK), transducer)
                 vad = pool.submit(opener.open, "vad")
                 home, area = assistant.result()
                 hearing = _Hearing(asr.result(), vad.result()["vad"], VadTensors(), SharedAssistant(home), area)
@@ -264,9 +273,10 @@ class Wren:
         """A session's own voice stream over the shared weights and, where replies are kept, the shared cache."""
         return PiperSynthesiser(self._voice, self._cache if self.settings.keep_replies else ReplyCache())
 
-    def recogniser(self) -> MoonshineRecogniser:
+    def recogniser(self) -> MoonshineRecogniser | TransducerRecogniser:
         """A session's own hearing over the shared weights."""
-        return MoonshineRecogniser(self._need().asr)
+        asr = self._need().asr
+        return TransducerRecogniser(asr) if isinstance(asr, TransducerModel) else MoonshineRecogniser(asr)
 
     def voice_activity(self) -> VoiceActivity:
         """A session's own voice activity over the shared weights."""
@@ -366,7 +376,7 @@ class Wren:
 class _Hearing:
     """All but the voice: what hears and understands."""
 
-    asr: MoonshineModel
+    asr: MoonshineModel | TransducerModel
     vad: Engine
     vad_tensors: VadTensors
     assistant: SharedAssistant
@@ -390,7 +400,17 @@ def _converted(store: Store, pack_id: str, progress: Progress) -> Artefact:
         return converted_before(store, pack_id)
 
 
-def _open_asr(opener: EngineOpener, pack: InstalledPack) -> MoonshineModel:
+def _transducer(store: Store, settings: WrenSettings) -> TransducerFiles | None:
+    asr = settings.engines.tasks.get("asr")
+    return find_transducer(store, settings.recogniser, int8=asr is not None and asr.precision == "int8")
+
+
+def _open_asr(
+    opener: EngineOpener, pack: InstalledPack | None, transducer: TransducerFiles | None
+) -> MoonshineModel | TransducerModel:
+    if transducer is not None:
+        return open_transducer(opener, transducer)
+    assert pack is not None
     parameters = pack.pack.parameters_as(AsrParameters)
     engines = opener.open("asr")
     limits = DecodingLimits(tokens_per_s=parameters.max_tokens_per_s, min_samples=parameters.min_samples)

@@ -80,6 +80,7 @@ def wren_settings(settings: Settings) -> WrenSettings:
         ),
         length_scale=settings.voice.length_scale,
         engines=engine_overrides(settings.engines),
+        recogniser=settings.models.recogniser,
     )
 
 

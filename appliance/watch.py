@@ -190,7 +190,8 @@ class MachineWatch:
         changes = []
         for task, choice in plan.tasks.items():
             now = self._plan.tasks[task]
-            if (now.backend, now.precision, now.scheme, now.threads) != (
+            # What was put in place by hand is no model that was measured.
+            if now.model == choice.model and (now.backend, now.precision, now.scheme, now.threads) != (
                 choice.backend,
                 choice.precision,
                 choice.scheme,

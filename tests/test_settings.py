@@ -59,6 +59,7 @@ ALLOWED: dict[str, st.SearchStrategy[PlainValue]] = {
     "engines.memory_mb": st.integers(300, 100_000),
     "engines.measure": st.booleans(),
     "models.mirror": NAMES,
+    "models.recogniser": st.sampled_from(["zipformer-en-2023-06-26", "/srv/model"]),
     "models.max_mb": st.integers(1, 100_000),
     "web.enabled": st.booleans(),
     "web.host": st.sampled_from(["127.0.0.1", "::1", "0.0.0.0"]),

@@ -35,8 +35,14 @@ def settings_from(arguments: argparse.Namespace, loaded: Settings | None = None)
 
     words = getattr(arguments, "wake", None)
     wake = WakeSettings(words=wake_words(words)) if words else WakeSettings()
-    engines = engine_overrides((load_settings().settings if loaded is None else loaded).engines)
-    return WrenSettings(home_file=arguments.home, area=arguments.area, wake=wake, engines=engines)
+    settings = load_settings().settings if loaded is None else loaded
+    return WrenSettings(
+        home_file=arguments.home,
+        area=arguments.area,
+        wake=wake,
+        engines=engine_overrides(settings.engines),
+        recogniser=settings.models.recogniser,
+    )
 
 
 def model_store() -> Store:

@@ -195,7 +195,14 @@ def _with_paths_from(folder: Path, settings: Settings) -> Settings:
 
     mqtt = settings.mqtt
     files = {name: absolute(getattr(mqtt, name)) for name in ("ca_file", "client_certificate", "client_key")}
-    changed = {"home_file": absolute(settings.home_file), "mqtt": mqtt.model_copy(update=files)}
+    chosen = settings.models.recogniser
+    folder_chosen = chosen is not None and ("/" in chosen or chosen.startswith("~"))
+    models = {"recogniser": str(absolute(Path(chosen)))} if chosen is not None and folder_chosen else {}
+    changed = {
+        "home_file": absolute(settings.home_file),
+        "mqtt": mqtt.model_copy(update=files),
+        "models": settings.models.model_copy(update=models),
+    }
     return settings.model_copy(update=changed)
 
 

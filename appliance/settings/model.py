@@ -132,8 +132,10 @@ class EngineSettings(_Group):
 
 
 class ModelSettings(_Group):
-    """Where models come from."""
+    """Which models, and where they come from."""
 
+    recogniser: Name | None = None
+    """A pack's name, or the folder of a streaming transducer (docs/recognisers.md); none takes Moonshine."""
     mirror: Name | None = None
     """Folder or https address asked for models before all else; WREN_MODELS_MIRROR goes before it."""
     max_mb: int | None = Field(default=None, ge=1)

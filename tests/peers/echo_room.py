@@ -45,7 +45,9 @@ REPLIES: Final = (
     "The shopping list holds apples, bread, two bottles of milk, washing powder, coffee, and a birthday card for Alex.",
     "Nobody has been at the front door since you left. The garage is closed, and all of the windows are shut.",
 )
-"""Long enough to be interrupted; one says the wake word itself."""
+"""One says the wake word itself."""
+LONG_REPLIES: Final = tuple(f"{one} {other}" for one, other in zip(REPLIES[::2], REPLIES[1::2], strict=True))
+"""Long enough to be interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,9 @@ class EchoRoom:
 
     def __init__(self, wren: Wren, pulse: PulseServer, settings: Settings | None = None) -> None:
         self.pulse = pulse
+        # Made beforehand: how fast this machine makes speech is no matter here, and a slow one would say less.
+        for text in (*REPLIES, *LONG_REPLIES):
+            wren.synthesiser().whole(text)
         self.events: list[tuple[float, events.Event]] = []
         """With the monotonic time at which each was told."""
         self.service = Service(wren)
@@ -128,7 +133,7 @@ class EchoRoom:
     def interrupt(self, number: int, said: Samples) -> Try:
         """Speak into the middle of a reply."""
         with self.pulse.record() as recording:
-            since = self.reply(" ".join(REPLIES[(number + i) % len(REPLIES)] for i in range(3)))
+            since = self.reply(LONG_REPLIES[number % len(LONG_REPLIES)])
             time.sleep(random.Random(number).uniform(1.0, 2.5))
             self.pulse.say(said).wait(20.0)
             ended = _within(lambda: bool(self._stopped(since)), LATE_S)

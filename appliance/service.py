@@ -95,7 +95,9 @@ class Service:
             name = kind if kind not in self._sessions else f"{kind}-{uuid.uuid4().hex[:6]}"
 
             def make(runner: LiveRunner) -> Session:
-                fed = WatchedPlayer(player(runner), meter, runner.now, runner.call_at, runner.deliver)
+                fed = WatchedPlayer(
+                    player(runner), meter, runner.now, runner.call_at, runner.deliver, self.strain.relief
+                )
                 return self.wren.session(name, runner, fed, self.hub.emit, wake=wake, ears=ears, alarm=alarm)
 
             meter = self.strain.meter()

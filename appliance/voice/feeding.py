@@ -10,6 +10,7 @@ from appliance.audio.frame import Samples
 from appliance.voice.limits import LIMITS, StageTimeoutError, TimeLimits
 from appliance.voice.meter import SessionMeter
 from appliance.voice.parts import Message, Player, fault_of
+from appliance.voice.relief import Relief
 
 __all__ = ["WatchedPlayer"]
 
@@ -27,12 +28,14 @@ class WatchedPlayer:
         now: Callable[[], float],
         call_at: Callable[[float, Callable[[], None]], None],
         deliver: Callable[[Message], None],
+        relief: Callable[[], Relief],
         limits: TimeLimits = LIMITS,
     ) -> None:
         """`call_at` does something on the session's thread later, in place of what was to be done before; `deliver`
-        hands the session a message there."""
+        hands the session a message there; `relief` says what the ladder asks for."""
         self._player, self._meter, self._now, self._call_at = player, meter, now, call_at
-        self._deliver, self._limits = deliver, limits
+        self._deliver, self._relief, self._limits = deliver, relief, limits
+        self._begun_under = relief()
         self._generation = 0
         self._rate_hz = 0
         self._end_s: float | None = None
@@ -42,6 +45,7 @@ class WatchedPlayer:
     def begin(self, generation: int, rate_hz: int) -> None:
         """See `Player`."""
         self._generation, self._rate_hz, self._end_s = generation, rate_hz, None
+        self._begun_under = self._relief()
         self._player.begin(generation, rate_hz)
 
     def write(self, samples: Samples) -> None:
@@ -56,7 +60,8 @@ class WatchedPlayer:
             self.gaps += now_s > self._end_s
         sound_s = samples.size / self._rate_hz
         self._end_s = max(now_s, self._end_s or now_s) + sound_s
-        if sound_s:
+        # A step that was taken meanwhile is for the next reply: this one says nothing of what it brings.
+        if sound_s and self._relief() is self._begun_under:
             self._meter.report("playback", cost_s, sound_s, late_s)
         self._watch()
 

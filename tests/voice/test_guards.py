@@ -311,7 +311,13 @@ class Player:
 
     def __post_init__(self) -> None:
         self.player = WatchedPlayer(
-            FakeSilentPlayer(), self.room.meter, lambda: self.now_s, self.call_at, self.told.append, SHORT
+            FakeSilentPlayer(),
+            self.room.meter,
+            lambda: self.now_s,
+            self.call_at,
+            self.told.append,
+            lambda: self.room.relief,
+            SHORT,
         )
 
     def call_at(self, time_s: float, action: Callable[[], None]) -> None:
@@ -327,6 +333,11 @@ def test_a_piece_that_comes_late_is_reported_as_late_and_nearly_late_too() -> No
         p.player.write(np.zeros(100, np.float32))
     assert [round(row[3], 3) for row in room.told] == [0.0, 0.0, 0.02, 0.23]
     assert p.player.gaps == 1
+    room.relief = Relief(whole_replies=True)
+    p.now_s = 2.0
+    p.player.write(np.zeros(100, np.float32))
+    assert len(room.told) == 4, "a step that was taken meanwhile is for the next reply"
+    assert p.player.gaps == 2
 
 
 def test_the_end_of_a_reply_that_never_comes_is_a_fault() -> None:

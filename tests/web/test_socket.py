@@ -87,7 +87,8 @@ def test_two_pages_at_once_each_get_their_own(page: RunningPage) -> None:
         texts = [message["text"].lower() for message in talk.messages if message["type"] == "text"]
         assert any(word in text for text in texts)
         assert not any(other in text for text in texts)
-        assert len({message["session"] for message in talk.messages if "session" in message}) == 1
+        # What befalls the machine (a busy one steps down) is told to every page; of conversations each has its own.
+        assert len({message["session"] for message in talk.messages if "session" in message} - {MACHINE}) == 1
 
 
 def test_a_page_that_watches_sees_other_sessions_without_their_sound(page: RunningPage) -> None:

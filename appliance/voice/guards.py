@@ -190,9 +190,12 @@ class GuardedSynthesiser:
             yield from self._pieces("synthesis", self._inner, BUSY_REPLY, cancel, measured=False)
             return
         pieces = self._spoken(text, cancel, relief)
-        if relief.whole_replies:
-            pieces = self._whole(pieces)
-        yield from pieces
+        if not relief.whole_replies:
+            for samples in pieces:
+                yield samples
+                if self._guard.relief().whole_replies:
+                    break  # in the middle of it: one gap more, and then no others
+        yield from self._whole(pieces)
 
     def _spoken(self, text: str, cancel: Cancel, relief: Relief) -> Iterator[Samples]:
         begun = False

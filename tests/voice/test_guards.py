@@ -204,8 +204,17 @@ def test_a_reply_that_was_begun_before_a_step_says_nothing_of_it() -> None:
     pieces = voice.stream("one two three four five six", Cancel())
     next(pieces)
     room.relief = Relief(whole_replies=True)
-    assert len(list(pieces)) == 5
+    assert len(list(pieces)) == 1
     assert room.told == []
+
+
+def test_in_the_middle_of_a_reply_the_rest_is_made_whole() -> None:
+    room = Room()
+    voice, _ = _voice(room)
+    pieces = voice.stream("one two three four", Cancel())
+    assert next(pieces).size == 2205
+    room.relief = Relief(whole_replies=True)
+    assert [piece.size for piece in pieces] == [3 * 2205]
 
 
 def test_what_is_kept_says_nothing_of_how_fast_speech_is_made() -> None:

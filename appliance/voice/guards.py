@@ -186,7 +186,7 @@ class GuardedSynthesiser:
         if self._kept(text):
             yield from self._pieces("synthesis", self._inner, text, cancel, measured=False)
             return
-        if relief.kept_replies and self._kept(BUSY_REPLY):
+        if relief.kept_replies and text != self._guard.meter.announced and self._kept(BUSY_REPLY):
             yield from self._pieces("synthesis", self._inner, BUSY_REPLY, cancel, measured=False)
             return
         pieces = self._spoken(text, cancel, relief)

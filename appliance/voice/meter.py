@@ -53,6 +53,8 @@ class SessionMeter:
         """How long the work has waited that is being done."""
         self.heard_s = 0.0
         """Sound that the newest recognition was about."""
+        self.announced = ""
+        """The newest text that somebody wanted said: nothing else may be said in its place."""
 
 
 class Metered(FrameDetector[Out_co]):

@@ -151,6 +151,8 @@ class Session:
         self._utterance = self._new_utterance()
         self._emit(events.Announcing(self._runner.now(), self.name, self._utterance, text))
         self._announced = True
+        if self._runner.meter is not None:
+            self._runner.meter.announced = text
         self._step(loop.Announce(text))
         return True
 

@@ -266,6 +266,14 @@ def test_only_kept_replies_are_said_where_the_ladder_says_so() -> None:
     assert planned.spoken == [BUSY_REPLY, "yes"]
 
 
+def test_what_somebody_wanted_said_is_said_whatever_the_strain() -> None:
+    room = Room(relief=Relief(kept_replies=True))
+    room.guard.meter.announced = "Dinner is ready."
+    voice, planned = _voice(room, {BUSY_REPLY})
+    _said(voice, "Dinner is ready.")
+    assert planned.spoken == ["Dinner is ready."]
+
+
 class FakeStuckSynthesiser(FakeSynthesiser):
     """Hangs after its first piece."""
 

@@ -57,6 +57,7 @@ class House:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(MemoryHome, "from_file", keep)
             self.wren = Wren.open(WrenSettings(home_file=self.commands / "home.json"))
+        self.wren.wait_for_bias()
         (self._home,) = homes
 
     def state(self, entity: str) -> str | None:

@@ -276,6 +276,7 @@ class FakeDeafPlayer(FakePlayer):
     silent = True
 
 
+@pytest.mark.slow
 def test_a_speaker_that_never_says_that_it_has_played_ends_the_utterance_all_the_same() -> None:
     house = House(FakeDeafPlayer)
     try:

@@ -14,7 +14,7 @@ from appliance.mqtt import bridge
 from tests.peers.mosquitto import Mosquitto, Watcher, mosquitto, until
 from tests.peers.mqtt_house import House, at, latest, started, use_broker
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -259,6 +259,7 @@ REPLIES = (
 
 
 @pytest.mark.models
+@pytest.mark.slow
 def test_in_a_room_that_answers_wren_does_not_wake_itself_and_can_be_stopped(wren: Wren) -> None:
     """The echo at -6 dB; "okay nabu" and "stop" by another voice would be better: they are Wren's own here."""
     room = SimulatedRoom(wren)

@@ -53,6 +53,15 @@ def test_a_fast_voice_keeps_to_its_plan_at_first_and_then_makes_as_much_as_it_ma
     assert not pace.strained
 
 
+@pytest.mark.parametrize("ahead_s", [0.14, 0.3, 0.8, 2.0])
+def test_a_fast_voice_leaves_time_for_others(ahead_s: float) -> None:
+    """A chunk longer than planned takes no more than half of what plays meanwhile."""
+    pace = VoicePace(HOP_S, OVERLAP)
+    _speak(pace, 200, 0.2 * HOP_S, _calm())
+    frames = pace.frames(12, REST, ahead_s)
+    assert frames == 12 or 0.2 * HOP_S * (frames + OVERLAP) <= ahead_s / 2 + 1e-9
+
+
 @pytest.mark.parametrize("rtf", [0.3, 0.5, 0.6, 0.7])
 def test_once_it_knows_how_slow_the_voice_is_no_piece_comes_too_late(rtf: float) -> None:
     pace = VoicePace(HOP_S, OVERLAP)

@@ -23,6 +23,10 @@ FORGET: Final = 0.97
 """A stall is remembered for some dozen chunks: where there was one there will be others …"""
 MARGIN: Final = 1.25
 """… and longer ones."""
+SPARE: Final = 0.5
+"""Of the sound that is ahead, what a chunk longer than planned may take to be made."""
+EASY: Final = 0.4
+"""Real-time factor up to which a voice has time to spare."""
 STRAINED: Final = 0.6
 """Real-time factor from which on the voice is near its limit: the rest of the machine wants to live too."""
 
@@ -80,8 +84,11 @@ class VoicePace:
         if fits < planned:
             # Too late for what was planned. Less is in time if it is not too little; else as if it began anew.
             return fits if fits >= max(opening, planned // 2) else max(planned, opening)
-        # As long as can be: margins are paid once a chunk.
-        return max(planned, min(fits, max(most, opening)))
+        # Longer than planned is less work, as margins are paid once a chunk. A fast voice needs that less than time for
+        # others that work beside it; a slow one falls behind without.
+        share = SPARE if frame_s < EASY * self._hop_s else 1.0
+        roomy = int((share * ahead_s - MARGIN * self._stall_s) / frame_s) - self._overlap
+        return max(planned, min(roomy, max(most, opening)))
 
     def _opening(self, frame_s: float) -> int:
         """Frames that play for as long as the next chunk, no longer than this one, takes to be made."""

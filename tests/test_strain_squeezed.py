@@ -21,7 +21,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PERIOD_S, SHARE = 0.04, 0.25
-READY_S, CALM_S, SQUEEZED_S, RECOVERY_S = 60.0, 6.0, 25.0, 50.0
+READY_S, CALM_S, SQUEEZED_S, RECOVERY_S = 60.0, 6.0, 40.0, 150.0
 SPEECH_STEPS = {"whole-replies", "light-voice", "kept-replies"}
 
 

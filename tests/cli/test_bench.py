@@ -99,6 +99,7 @@ def test_a_folder_without_a_manifest_is_said(bench: Bench, tmp_path: Path) -> No
     assert "manifest.tsv is absent" in _last_line(done)
 
 
+@pytest.mark.slow
 def test_a_baseline_that_fails_does_not_take_wrens_figures_with_it(bench: Bench, shared: Path, tmp_path: Path) -> None:
     peer = tmp_path / "peer"
     (peer / ".venv").mkdir(parents=True)

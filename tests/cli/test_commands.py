@@ -204,6 +204,7 @@ def test_models_are_listed_with_their_licences(run: Run) -> None:
     assert rows["wake-okay-nabu"]["status"] == "library"
 
 
+@pytest.mark.slow
 def test_a_long_recording_with_one_command_is_heard_in_bounded_memory(run: Run, tmp_path: Path) -> None:
     """Ten minutes of quiet at 8 kHz, a command near the end; three hours are in the slow suite."""
     assert run("say", "Turn off the kitchen lights.", "-o", "x.wav").returncode == 0

@@ -160,6 +160,7 @@ def measured(store: Store) -> tuple[Machine, planning.Timings]:
 
 
 @pytest.mark.models
+@pytest.mark.slow
 def test_this_machine_s_plan_is_measured_and_better_than_the_worst(
     store: Store, measured: tuple[Machine, planning.Timings]
 ) -> None:

@@ -122,6 +122,11 @@ class SharedAssistant:
         do it."""
         return self._within(self._assistant.commit(understanding, key))
 
+    @property
+    def lost_sentences(self) -> tuple[str, ...]:
+        """See `Assistant.lost_sentences`."""
+        return self._assistant.lost_sentences
+
     def timers(self) -> list[tuple[Timer, float]]:
         """Timers that run or are paused, with the seconds left."""
         with self._lock:
@@ -262,7 +267,8 @@ class Wren:
     @property
     def degraded(self) -> tuple[str, ...]:
         """What works less well than the plan wanted, a sentence each."""
-        return (*self.opener.degraded, *self.strain.degraded)
+        lost = () if self._hearing is None else self._hearing.assistant.lost_sentences
+        return (*self.opener.degraded, *self.strain.degraded, *lost)
 
     def heat(self, advice: HeatAdvice) -> None:
         """Do less, or again all, as the machine's heat asks for."""

@@ -17,6 +17,7 @@ from appliance.intent.lexicon import Lexicon, build_lexicon, naming
 from appliance.intent.matcher import understand
 from appliance.intent.names import spoken_forms
 from appliance.intent.outcome import Outcome
+from appliance.intent.own_sentences import OwnSentences
 from appliance.intent.problems import Problem, sentence_for
 from appliance.intent.replies import reply_text
 from appliance.intent.skills.lists import ListBook
@@ -49,8 +50,7 @@ class Assistant:
         self.lists = ListBook() if lists is None else lists
         self._skills = Skills(self.timers, self.lists, clock)
         view = home.view()
-        self._grammar: Grammar = load_grammar(view.language)
-        self._lexicon: Lexicon = build_lexicon(view, self._grammar.language)
+        self._take(view)
         self._version = view.version
         self._run = uuid4().hex
         """Keeps the keys of this run's timers apart from those that a home remembers of an earlier run."""
@@ -68,7 +68,10 @@ class Assistant:
         else:
             forms = spoken_forms(area, self._grammar.language)
             area = next((self._lexicon.areas[f] for f in forms if f in self._lexicon.areas), None)
-        return understand(self._grammar, self._lexicon, text, area)
+        means = self._own.meaning(text)
+        if means is None:
+            return understand(self._grammar, self._lexicon, text, area)
+        return replace(understand(self._grammar, self._lexicon, means, area), text=text)
 
     def preview(self, understanding: Understanding) -> Reply:
         """The reply that `commit` would give; changes nothing."""
@@ -109,9 +112,19 @@ class Assistant:
         if view.version == self._version:
             return
         if self._lexicon.naming != naming(view):
-            self._grammar = load_grammar(view.language)
-            self._lexicon = build_lexicon(view, self._grammar.language)
+            self._take(view)
         self._version = view.version
+
+    def _take(self, view: HomeView) -> None:
+        self._grammar: Grammar = load_grammar(view.language)
+        self._lexicon: Lexicon = build_lexicon(view, self._grammar.language)
+        self._own = OwnSentences(view, self._grammar.language)
+        self.lost_sentences = tuple(
+            f"“{sentence.say[0]}” stands for “{sentence.means}”, which is no command in this home"
+            for sentence in view.sentences
+            if understand(self._grammar, self._lexicon, sentence.means, view.satellite_area).intent is None
+        )
+        """Of the home's own, those that can do nothing (any more)."""
 
     async def tick(self) -> list[tuple[Timer, Reply | None]]:
         """Timers that have ended since the last call. What was to be done later is done now; its reply comes along,

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from appliance.errors import HomeFileError
 from appliance.intent.language import known_languages
-from appliance.intent.types import Area, Entity, Floor, HomeView
+from appliance.intent.types import Area, Entity, Floor, HomeView, OwnSentence
 
 if TYPE_CHECKING:
-    from appliance.intent.home_shape import AreaShape, EntityShape, HomeShape
+    from appliance.intent.home_shape import AreaShape, EntityShape, HomeShape, SentenceShape
 
 __all__ = ["MAX_BYTES", "load_home_file", "parse_home"]
 
@@ -81,7 +81,24 @@ def parse_home(raw: bytes, source: str) -> HomeView:
         floors=tuple(floors.values()),
         areas=tuple(areas.values()),
         entities=entities,
+        sentences=_sentences(shape.sentences, source),
     )
+
+
+def _sentences(shapes: Iterable[SentenceShape], source: str) -> tuple[OwnSentence, ...]:
+    from appliance.intent.own_sentences import ways_of
+
+    sentences = []
+    for shape in shapes:
+        ways: list[str] = []
+        for template in shape.say:
+            try:
+                ways += ways_of(template)
+            except ValueError as error:
+                _refuse(source, f"the sentence {template[:80]!r}", str(error))
+        sentences.append(OwnSentence(tuple(dict.fromkeys(ways)), shape.means))
+    _refuse_twins("sentence", (way for sentence in sentences for way in sentence.say), source)
+    return tuple(sentences)
 
 
 def _json(raw: bytes, source: str) -> object:

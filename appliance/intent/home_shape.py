@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-__all__ = ["AreaShape", "EntityShape", "FloorShape", "HomeShape"]
+__all__ = ["AreaShape", "EntityShape", "FloorShape", "HomeShape", "SentenceShape"]
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Names = Annotated[list[Name], Field(max_length=100)]
@@ -45,6 +45,13 @@ class EntityShape(_Shape):
     attributes: dict[str, object] = {}
 
 
+class SentenceShape(_Shape):
+    """What people say, and the command that it stands for."""
+
+    say: Annotated[list[Name], Field(min_length=1, max_length=50)]
+    means: Name
+
+
 class HomeShape(_Shape):
     """The whole file."""
 
@@ -53,3 +60,4 @@ class HomeShape(_Shape):
     floors: Annotated[list[FloorShape], Field(max_length=100)] = []
     areas: Annotated[list[AreaShape], Field(max_length=1000)] = []
     entities: Annotated[list[EntityShape], Field(max_length=10_000)] = []
+    sentences: Annotated[list[SentenceShape], Field(max_length=500)] = []

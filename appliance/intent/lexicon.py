@@ -71,11 +71,11 @@ class Lexicon:
 
 
 def naming(view: HomeView) -> object:
-    """The part of a view that names depend on; states may change without it."""
+    """The part of a view that names and sentences depend on; states may change without it."""
     # Where people are is a word of the home too; that they come and go is not.
     people = tuple(sorted({e.state for e in view.entities if e.domain == "person"} - set(_UNPLACED)))
     things = tuple((e.id, e.name, e.domain, e.area, e.aliases) for e in view.entities)
-    return (view.language, view.floors, view.areas, things, people)
+    return (view.language, view.floors, view.areas, things, people, view.sentences)
 
 
 def build_lexicon(view: HomeView, language: Language) -> Lexicon:

@@ -68,6 +68,7 @@ class _Compiler:
         self._grammar = grammar
         self._language: Language = grammar.language
         self._version = view.version
+        self._own = view.sentences
         self._builder = GraphBuilder()
         self._start = self._builder.reserve()
         self._command = self._builder.reserve()
@@ -104,7 +105,9 @@ class _Compiler:
         now = [t for t in whole if _COMMAND not in t.lists]
         put_off = [t for t in whole if _COMMAND in t.lists]
         self._fill(self._command, self._sentences(now, end))
-        self._fill(self._start, self._sentences(now, builder.split((end, *later))) + self._sentences(put_off, end))
+        own = [self.text(way, end) for sentence in self._own for way in sentence.say]
+        at_once = self._sentences(now, builder.split((end, *later)))
+        self._fill(self._start, [*own, *at_once, *self._sentences(put_off, end)])
         return builder.graph(self._version, self._start)
 
     def _sentences(self, templates: Iterable[Template], follow: int) -> list[int]:

@@ -14,6 +14,7 @@ __all__ = [
     "Home",
     "HomeCommand",
     "HomeView",
+    "OwnSentence",
     "Reply",
     "SlotValue",
     "Understanding",
@@ -62,6 +63,16 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnSentence:
+    """What the home's people like to say for a command."""
+
+    say: tuple[str, ...]
+    """Every way to say it, in plain words."""
+    means: str
+    """The command, as it could be said otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
 class HomeView:
     """An immutable picture of the home; `version` grows with every change of names or states."""
 
@@ -72,6 +83,7 @@ class HomeView:
     floors: tuple[Floor, ...]
     areas: tuple[Area, ...]
     entities: tuple[Entity, ...]
+    sentences: tuple[OwnSentence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

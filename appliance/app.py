@@ -267,8 +267,12 @@ class Wren:
     @property
     def degraded(self) -> tuple[str, ...]:
         """What works less well than the plan wanted, a sentence each."""
-        lost = () if self._hearing is None else self._hearing.assistant.lost_sentences
-        return (*self.opener.degraded, *self.strain.degraded, *lost)
+        return (*self.opener.degraded, *self.strain.degraded, *self.lost_sentences)
+
+    @property
+    def lost_sentences(self) -> tuple[str, ...]:
+        """See `Assistant.lost_sentences`."""
+        return () if self._hearing is None else self._hearing.assistant.lost_sentences
 
     def heat(self, advice: HeatAdvice) -> None:
         """Do less, or again all, as the machine's heat asks for."""

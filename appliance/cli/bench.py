@@ -119,7 +119,8 @@ def _hear(arguments: argparse.Namespace, report: Report, progress: Progress) -> 
     report.material = Material(
         str(speech), str(home), arguments.match, arguments.limit, arguments.noise, arguments.keep_replies
     )
-    settings = replace(settings_from(arguments), home_file=home, keep_replies=arguments.keep_replies)
+    settings = settings_from(arguments)
+    settings = replace(settings, home_file=home, area=arguments.area, keep_replies=arguments.keep_replies)
     with open_wren(settings) as wren:
         warm_up(wren, clips)
         for number in range(0 if arguments.no_live else arguments.repeat):

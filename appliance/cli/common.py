@@ -19,7 +19,10 @@ __all__ = ["add_home_options", "model_store", "open_wren", "print_json", "settin
 def add_home_options(parser: argparse.ArgumentParser) -> None:
     """`--home` and `--area`."""
     parser.add_argument(
-        "--home", type=Path, metavar="HOME.json", help="the home's areas and entities (default: an example home)"
+        "--home",
+        type=Path,
+        metavar="HOME.json",
+        help="the home's areas and entities (default: yours, as the settings say; else an example)",
     )
     parser.add_argument(
         "--area", metavar="NAME", help="area of the microphone (default: the home file's satellite_area)"
@@ -36,9 +39,11 @@ def settings_from(arguments: argparse.Namespace, loaded: Settings | None = None)
     words = getattr(arguments, "wake", None)
     wake = WakeSettings(words=wake_words(words)) if words else WakeSettings()
     settings = load_settings().settings if loaded is None else loaded
+    # Rooms of the settings are those of the settings' home.
+    home, area = (settings.home_file, settings.area) if arguments.home is None else (arguments.home, None)
     return WrenSettings(
-        home_file=arguments.home,
-        area=arguments.area,
+        home_file=home,
+        area=arguments.area or area,
         wake=wake,
         engines=engine_overrides(settings.engines),
         recogniser=settings.models.recogniser,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     from appliance.recording import hear, samples_frames
     from appliance.telemetry.trace import waterfall
 
-    with open_wren(settings_from(arguments)) as wren:
+    # What is said by default is for the example home.
+    settings = replace(settings_from(arguments), home_file=arguments.home, area=arguments.area)
+    with open_wren(settings) as wren:
         print(f"Speaking into the loop: “{arguments.say}” (synthesised)")
         frames = samples_frames(_spoken(wren, arguments.say))
         heard = hear(wren, "demo", frames, realtime=arguments.realtime, sink=_show)

@@ -247,7 +247,10 @@ def _engines(wren: Wren) -> Iterator[Check]:
         origin = f"measured: {choice.ms:.0f} ms" if choice.ms is not None else "by rule"
         yield Check(f"engine {task}", "ok", f"{how}, {runs.threads} thread{'s' * (runs.threads > 1)}; {origin}")
     yield from _fallbacks(wren)
-    for sentence in (*wren.degraded, *wren.plan.warnings):
+    lost = wren.lost_sentences
+    for sentence in lost:
+        yield Check("home", "warn", sentence, "correct it in the home file")
+    for sentence in (*(told for told in wren.degraded if told not in lost), *wren.plan.warnings):
         yield Check("engines", "warn", sentence, "see: wren plan --explain")
     for entry in quarantine_of(wren.store).entries():
         fault = f"{entry.task} on {entry.rung}: {entry.kind}, {entry.count} times ({entry.reason})"

@@ -218,3 +218,18 @@ def test_a_long_recording_with_one_command_is_heard_in_bounded_memory(run: Run, 
     record = json.loads(run("listen", "--json", "--no-wake", "long.wav").stdout)
     assert record["intent"] == "HassTurnOff"
     assert record["times_ms"]["end_of_speech"] > 120_000
+
+
+def test_without_a_home_on_the_command_line_the_settings_home_is_meant(run: Run, tmp_path: Path) -> None:
+    home, config = tmp_path / "home.json", tmp_path / "own.toml"
+    body = {
+        "areas": [{"name": "Attic"}],
+        "entities": [{"name": "Attic Lamp", "domain": "light", "area": "Attic"}],
+        "sentences": [{"say": ["story time"], "means": "turn on the attic lamp"}],
+    }
+    home.write_text(json.dumps(body), encoding="utf-8")
+    assert run("config", "set", "home_file", home, WREN_CONFIG=str(config)).returncode == 0
+    done = run("understand", "story time", "--json", WREN_CONFIG=str(config))
+    assert json.loads(done.stdout)["slots"]["name"] == "Attic Lamp", done.stderr
+    other = run("understand", "story time", "--json")
+    assert json.loads(other.stdout)["intent"] is None

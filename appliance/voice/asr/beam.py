@@ -8,7 +8,7 @@ costs little more than without a grammar, and so does speech that is nothing lik
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from appliance.voice.asr.bias_tokens import Letters
 from appliance.voice.asr.protocol import Bias, BiasState, Cancel
+from appliance.voice.asr.reading import Found, LeadSettings, Reading
 
 __all__ = ["Beam", "BeamSettings", "Decoded", "Decoding", "decode", "repeats"]
 
@@ -40,12 +41,7 @@ class BeamSettings:
     free text may still lose some."""
     width_inside: float = 5.0
     """The same while the free text is itself the beginning of a phrase: then the others are only its understudies."""
-    lead_tokens: int = 4
-    """A phrase may begin after so many tokens of the free text: a breath or a rest of the wake word heard as words."""
-    lead_cost: float = 3.0
-    """What that costs."""
-    lead_words: int = 3
-    """Such a phrase has at least so many words: a single name is too easily found in anything."""
+    leads: LeadSettings = field(default_factory=LeadSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +71,11 @@ class Beam:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """Free text and best phrase as ids."""
+class Decoded(Found):
+    """What was found, and how."""
 
-    ids: tuple[int, ...]
-    logp: float
-    """Of the ids and of the end."""
-    cut: str | None
+    cut: str | None = None
     """As in `Hypothesis`."""
-    phrase: tuple[int, ...] | None = None
-    """None where no whole phrase is near."""
-    phrase_logp: float = 0.0
-    phrase_state: BiasState | None = None
-    """Where the phrase ends in the grammar."""
     rows: int = 0
     """Rows computed, over all steps: what it cost."""
 
@@ -111,27 +99,16 @@ def repeats(ids: Sequence[int], longest: int, times: int) -> int:
 class _Free:
     """The free text: the likeliest token, again and again."""
 
-    def __init__(self, bias: Bias | None) -> None:
+    def __init__(self, reading: Reading | None) -> None:
         self.ids: list[int] = []
         self.logp = 0.0
         self.row = 0
         self.cut: str | None = "length"
         self.done = False
-        self.state: BiasState | None = None if bias is None else bias.start
-        """Where it stands in the grammar; None where it has left it."""
-        self.passed: set[BiasState] = set()
-        """Where it has been in the grammar and gone on from: a phrase that ends there leaves out what was said after
-        it ("what's the temperature" of "what's the temperature of the …")."""
-        self.letters = ""
-        """What it has read in the grammar."""
+        self.reading = reading
+        """How it reads in the grammar; None where there is none."""
         self.whole = False
         """Whether it has ended as a whole phrase."""
-
-    @property
-    def began_otherwise(self) -> bool:
-        """Whether its first word already was none of the grammar: what comes before a phrase may be left out then.
-        Behind a word that phrases begin with, it would be a part of the command."""
-        return self.state is None and " " not in self.letters.strip()
 
 
 class _Search:
@@ -142,7 +119,7 @@ class _Search:
         self._max_tokens = max_tokens
         self._cancel = cancel
         self._bias = bias
-        self._free = _Free(bias)
+        self._free = _Free(None if bias is None else Reading(bias, decoding.letters))
         self._beams: list[Beam] = [] if bias is None else [Beam(0.0, bias.start, (), 0)]
         self._best: Beam | None = None
         self._rows = 0
@@ -162,9 +139,9 @@ class _Search:
     def _advance(self, logits: Logits, norms: Sequence[float], n: int) -> tuple[list[int], list[int]]:
         """Take one step; the rows to compute next, none when all is done."""
         free, starts = self._free, self._beams
-        may_lead = 0 < n <= self._settings.lead_tokens and not free.done and free.began_otherwise
-        if self._bias is not None and may_lead:
-            lead = Beam(free.logp - self._settings.lead_cost, self._bias.start, (), free.row, led=True)
+        may_lead = 0 < n <= self._settings.leads.tokens and not free.done
+        if may_lead and self._bias is not None and free.reading is not None and free.reading.began_otherwise:
+            lead = Beam(free.logp - self._settings.leads.cost, self._bias.start, (), free.row, led=True)
             starts = [*starts, lead]
         rows: dict[tuple[int, int], int] = {}  # (row, token) -> row of the next step: what is the same is computed once
         if not free.done:
@@ -185,24 +162,21 @@ class _Search:
         free, decoding = self._free, self._decoding
         token = int(logits.argmax())
         free.logp += float(logits[token]) - norm
-        bias, state = self._bias, free.state
+        bias, reading = self._bias, free.reading
         if token == decoding.eos_id:
             free.cut, free.done = None, True
+            state = None if reading is None else reading.state
             free.whole = bias is not None and state is not None and bias.complete(state)
             return token
         free.ids.append(token)
-        if bias is not None and state is not None:
-            letters = decoding.letters.of(token)
-            free.state = None if letters is None else bias.step(state, letters)
-            if letters is None or letters.strip():
-                free.passed.add(state)
-                if self._best is not None and self._best.state == state:
-                    self._best = None
-            free.letters += letters or " "
+        if reading is not None:
+            reading.take(token)
+            if self._best is not None and self._best.state in reading.passed:
+                self._best = None
         loop = repeats(free.ids, decoding.repeat_tokens, decoding.repeat_times)
         if loop:
             del free.ids[len(free.ids) - loop * (decoding.repeat_times - 1) :]
-            free.cut, free.done, free.state = "repetition", True, None
+            free.cut, free.done = "repetition", True
         return token
 
     def _chosen(self, starts: Sequence[Beam], logits: Logits, norms: Sequence[float]) -> Iterator[tuple[Beam, int]]:
@@ -220,7 +194,7 @@ class _Search:
 
     def _floor(self) -> float:
         free, settings = self._free, self._settings
-        inside = free.state is not None and not free.done
+        inside = free.reading is not None and free.reading.state is not None and not free.done
         floor = free.logp - (settings.width_inside if inside else settings.width)
         return floor if self._best is None else max(floor, self._best.logp)
 
@@ -240,27 +214,24 @@ class _Search:
 
     def _finish(self, beam: Beam, logp: float, floor: float) -> None:
         """A phrase may end here: keep it if it is one, near enough, and the best so far."""
-        bias = self._bias
-        if logp < floor or not beam.ids or bias is None:
+        bias, reading = self._bias, self._free.reading
+        if logp < floor or not beam.ids or bias is None or reading is None:
             return
-        if not bias.complete(beam.state) or beam.state in self._free.passed:
+        if not bias.complete(beam.state) or beam.state in reading.passed:
             return
-        if beam.led and self._words(beam.ids) < self._settings.lead_words:
+        if beam.led and self._decoding.letters.words(beam.ids) < self._settings.leads.words:
             return
         if self._best is None or logp > self._best.logp:
             self._best = replace(beam, logp=logp)
 
-    def _words(self, ids: Sequence[int]) -> int:
-        return len("".join(self._decoding.letters.of(i) or "" for i in ids).split())
-
     def _decoded(self) -> Decoded:
         free, best = self._free, self._best
         ids = tuple(free.ids)
-        if free.whole:
-            return Decoded(ids, free.logp, free.cut, ids, free.logp, free.state, self._rows)
-        if best is None or self._bias is None:
-            return Decoded(ids, free.logp, free.cut, rows=self._rows)
-        return Decoded(ids, free.logp, free.cut, best.ids, best.logp, best.state, self._rows)
+        if free.whole and free.reading is not None:
+            return Decoded(ids, free.logp, ids, free.logp, free.reading.state, cut=free.cut, rows=self._rows)
+        if best is None:
+            return Decoded(ids, free.logp, cut=free.cut, rows=self._rows)
+        return Decoded(ids, free.logp, best.ids, best.logp, best.state, cut=free.cut, rows=self._rows)
 
 
 def _norms(logits: Logits) -> list[float]:

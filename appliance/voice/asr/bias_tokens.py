@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from appliance.intent.phrase_text import plain_letters
 from appliance.voice.asr.protocol import Bias, BiasState
@@ -20,6 +20,10 @@ class Letters:
     def of(self, token: int) -> str | None:
         """Letters of a token, "" for punctuation; None where it can be in no phrase."""
         return self._letters[token] if token < len(self._letters) else None
+
+    def words(self, tokens: Sequence[int]) -> int:
+        """Number of words in some tokens."""
+        return len("".join(self.of(token) or "" for token in tokens).split())
 
     def step(self, bias: Bias, state: BiasState, token: int) -> BiasState | None:
         """Where a token leads in a grammar; None: nowhere."""

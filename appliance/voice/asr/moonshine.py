@@ -8,7 +8,7 @@ texts are followed in one batch: see beam.py). Guarded against silence, loops an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -19,7 +19,8 @@ from appliance.errors import SpeechError
 from appliance.intent.phrase_text import plain_letters
 from appliance.voice.asr.beam import BeamSettings, Decoding, decode, repeats
 from appliance.voice.asr.bias_tokens import Letters
-from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial, Reach
+from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial
+from appliance.voice.asr.reading import hypothesis_of
 from appliance.voice.asr.tokenizer import Tokenizer
 from models.engines.base import Array, Engine
 from models.errors import EngineError, StreamLostError
@@ -142,7 +143,6 @@ class MoonshineRecogniser:
         return self._decode(cross, most, bias, cancel)
 
     def _decode(self, cross: Mapping[str, Array], max_tokens: int, bias: Bias | None, cancel: Cancel) -> Hypothesis:
-        tokenizer = self._model.tokenizer
         decoder = self._decoder
         decoder.reset()
 
@@ -151,19 +151,7 @@ class MoonshineRecogniser:
             return decoder.run({"ids": ids, "rows": np.array(rows, dtype=np.int64), **cross})["logits"][:, -1]
 
         found = decode(step, self._model.decoding, max_tokens, cancel, bias)
-        text = tokenizer.decode(found.ids)
-        heard = Hypothesis(text, found.logp, len(found.ids), cut=found.cut)
-        if bias is None:
-            return heard
-        heard = replace(heard, reach=bias.look(text))
-        if found.phrase is None or found.phrase_state is None:
-            return heard
-        return replace(
-            heard,
-            phrase=tokenizer.decode(found.phrase),
-            phrase_logp=found.phrase_logp,
-            phrase_reach=Reach(True, True, bias.extension(found.phrase_state)),
-        )
+        return hypothesis_of(found, self._model.tokenizer.decode, bias, found.cut)
 
 
 def _same_phrase(a: Hypothesis, b: Hypothesis) -> bool:

@@ -13,6 +13,7 @@ from appliance.voice.asr.beam import BeamSettings, Decoding, Logits, decode
 from appliance.voice.asr.bias import LetterBias
 from appliance.voice.asr.bias_tokens import Letters
 from appliance.voice.asr.protocol import Cancel, Cancelled
+from appliance.voice.asr.reading import LeadSettings
 
 PIECES = [
     None,
@@ -35,7 +36,7 @@ PIECES = [
 ]
 BOS, EOS, STOP, ZZ = 1, 2, 9, 16
 PHRASES = ("on", "off", "on the lamp", "off the lamp", "on the fan", "lamp on")
-WIDE = BeamSettings(beams=50, width=1e9, width_inside=1e9, lead_tokens=0)
+WIDE = BeamSettings(beams=50, width=1e9, width_inside=1e9, leads=LeadSettings(tokens=0))
 MOST = 6
 
 
@@ -199,7 +200,7 @@ def test_a_phrase_may_begin_behind_what_no_phrase_begins_with() -> None:
     found = decode(FakeSpeech(said), decoding(), 20, Cancel(), grammar(*PHRASES))
     assert found.phrase is not None
     assert text_of(found.phrase) == "on the lamp"
-    assert found.logp - found.phrase_logp == pytest.approx(BeamSettings().lead_cost, abs=0.01)
+    assert found.logp - found.phrase_logp == pytest.approx(LeadSettings().cost, abs=0.01)
 
 
 def test_but_not_behind_words_of_the_command_nor_as_a_mere_name() -> None:
@@ -207,6 +208,11 @@ def test_but_not_behind_words_of_the_command_nor_as_a_mere_name() -> None:
     assert other.phrase is None
     name = decode(FakeSpeech(ids(" zz", " lamp", " on")), decoding(), 20, Cancel(), grammar(*PHRASES))
     assert name.phrase is None
+
+
+def test_no_phrase_is_found_behind_a_word_that_phrases_begin_with() -> None:
+    found = decode(FakeSpeech(ids(" on", " zz", " on", " the", " lamp")), decoding(), 20, Cancel(), grammar(*PHRASES))
+    assert found.phrase is None
 
 
 def test_a_loop_is_cut_with_phrases_too() -> None:

@@ -18,7 +18,8 @@ import numpy as np
 from appliance.audio.frame import RATE_HZ, Frame, Samples
 from appliance.errors import SpeechError
 from appliance.voice.asr.bias_tokens import Letters
-from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial, Reach
+from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial
+from appliance.voice.asr.reading import hypothesis_of
 from appliance.voice.asr.transducer.features import HOP_SAMPLES, frames_of, samples_for
 from appliance.voice.asr.transducer.metadata import TransducerMetadata
 from appliance.voice.asr.transducer.networks import Encoded, Encoder, Predictor
@@ -181,7 +182,7 @@ class TransducerRecogniser:
                 search, found = self._follow(utterance, encoded, bias, cancel)
                 for frames in self._rest(sound, windows, state, cancel):
                     found = self._advanced(search, found, frames, cancel)
-                return self._hypothesis(search, found, bias)
+                return hypothesis_of(search.found(found), self._model.text, bias)
         except EngineError as error:
             raise SpeechError(f"recognition failed: {error}") from error
 
@@ -284,19 +285,3 @@ class TransducerRecogniser:
             cancel.check()
             found = search.advance(found, frame)
         return found
-
-    def _hypothesis(self, search: Search, state: SearchState, bias: Bias | None) -> Hypothesis:
-        found = search.found(state)
-        text = self._model.text(found.ids)
-        heard = Hypothesis(text, found.logp, len(found.ids))
-        if bias is None:
-            return heard
-        heard = replace(heard, reach=bias.look(text))
-        if found.phrase is None or found.phrase_state is None:
-            return heard
-        return replace(
-            heard,
-            phrase=self._model.text(found.phrase),
-            phrase_logp=found.phrase_logp,
-            phrase_reach=Reach(True, True, bias.extension(found.phrase_state)),
-        )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from appliance.voice.asr.bias_tokens import Letters
 from appliance.voice.asr.protocol import Bias, BiasState
+from appliance.voice.asr.reading import Found, LeadSettings, Reading
 from appliance.voice.asr.transducer.networks import Encoded, LogProbabilities, Predicted
 
-__all__ = ["Found", "Path", "Search", "SearchSettings", "SearchState"]
+__all__ = ["Path", "Search", "SearchSettings", "SearchState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,7 @@ class SearchSettings:
     width: float = 14.0
     """Furthest that a phrase may fall behind the free text at any frame. More than is accepted in the end: of two
     paths that come to the same, one may give its labels some frames later. Not yet measured on real weights."""
-    lead_tokens: int = 4
-    """A phrase may begin after so many labels of the free text: a breath or a rest of the wake word heard as words."""
-    lead_cost: float = 3.0
-    """What that costs."""
-    lead_words: int = 3
-    """Such a phrase has at least so many words: a single name is too easily found in anything."""
+    leads: LeadSettings = field(default_factory=LeadSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +62,6 @@ class SearchState:
     free: tuple[Path, ...]
     beams: tuple[Path, ...]
     frames: int
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Free text and best phrase as ids."""
-
-    ids: tuple[int, ...]
-    logp: float
-    phrase: tuple[int, ...] | None = None
-    """None where no whole phrase is near."""
-    phrase_logp: float = 0.0
-    phrase_state: BiasState | None = None
-    """Where the phrase ends in the grammar."""
 
 
 class Scorer(Protocol):
@@ -154,7 +137,7 @@ class Search:
             return Found(free.ids, free.logp)
         if free.state is not None and bias.complete(free.state):
             return Found(free.ids, free.logp, free.ids, free.logp, free.state)
-        passed = self._passed(bias, free)
+        passed = self._reading(bias, free.ids).passed
         whole = [beam for beam in state.beams if self._is_phrase(bias, beam, passed)]
         if not whole:
             return Found(free.ids, free.logp)
@@ -259,57 +242,28 @@ class Search:
         return list(chosen.values())
 
     def _with_leads(self, free: Sequence[Path], beams: tuple[Path, ...]) -> tuple[Path, ...]:
-        """The beams, and one that begins its phrase now, where the free text's first word is none of the grammar.
-
-        Behind a word that phrases begin with, what was said would be a part of the command.
-        """
+        """The beams, and one that begins its phrase now, where the free text's first word is none of the grammar."""
         bias, settings = self._bias, self._settings
         if bias is None:
             return beams
         best = max(free, key=lambda path: path.logp)
-        if not 0 < len(best.ids) <= settings.lead_tokens or best.state is not None or not self._began_otherwise(best):
+        if not 0 < len(best.ids) <= settings.leads.tokens or not self._reading(bias, best.ids).began_otherwise:
             return beams
         start = bias.start
-        lead = replace(best, logp=best.logp - settings.lead_cost, state=start, led=len(best.ids))
+        lead = replace(best, logp=best.logp - settings.leads.cost, state=start, led=len(best.ids))
         others = [beam for beam in beams if beam.state != start or beam.logp > lead.logp]
         return (*beams,) if len(others) == len(beams) == settings.beams else (*others, lead)
 
-    def _began_otherwise(self, path: Path) -> bool:
-        assert self._bias is not None
+    def _reading(self, bias: Bias, ids: Sequence[int]) -> Reading:
         assert self._letters is not None
-        state: BiasState | None = self._bias.start
-        read = ""
-        for label in path.ids:
-            state = self._letters.step(self._bias, state, label) if state is not None else None
-            if state is None:
-                break
-            read += self._letters.of(label) or ""
-        return " " not in read.strip()
-
-    def _passed(self, bias: Bias, free: Path) -> set[BiasState]:
-        """Where the free text has been in the grammar and gone on from: a phrase that ends there leaves out what was
-        said after it."""
-        assert self._letters is not None
-        passed: set[BiasState] = set()
-        state: BiasState | None = bias.start
-        for label in free.ids:
-            if state is None:
-                break
-            letters = self._letters.of(label)
-            if letters is None or letters.strip():
-                passed.add(state)
-            state = None if letters is None else bias.step(state, letters)
-        return passed
+        return Reading(bias, self._letters, ids)
 
     def _is_phrase(self, bias: Bias, beam: Path, passed: set[BiasState]) -> bool:
         own = beam.ids[beam.led :]
         if not own or beam.state is None or beam.state in passed or not bias.complete(beam.state):
             return False
-        return not beam.led or self._words(own) >= self._settings.lead_words
-
-    def _words(self, ids: Sequence[int]) -> int:
         assert self._letters is not None
-        return len("".join(self._letters.of(label) or "" for label in ids).split())
+        return not beam.led or self._letters.words(own) >= self._settings.leads.words
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from appliance.intent.phrase_graph import END, GraphBuilder
 from appliance.voice.asr.bias import LetterBias
 from appliance.voice.asr.bias_tokens import Letters
+from appliance.voice.asr.reading import Found, LeadSettings
 from appliance.voice.asr.transducer.networks import Predicted
-from appliance.voice.asr.transducer.search import Found, Search, SearchSettings
+from appliance.voice.asr.transducer.search import Search, SearchSettings
 
 PIECES = (None, None, " on", " off", " the", " lamp", " fan", " zz", "s")
 BLANK, UNKNOWN = 0, 1
 PHRASES = ("on", "off", "on the lamp", "off the lamp", "off the fan")
-WIDE = SearchSettings(beams=200, width=1e9, lead_tokens=0)
+WIDE = SearchSettings(beams=200, width=1e9, leads=LeadSettings(tokens=0))
 
 
 class FakeScorer:
@@ -187,8 +188,14 @@ def test_a_phrase_may_begin_behind_other_words_if_it_is_long_enough() -> None:
     long = found_in(search_of(), spoken(" zz", None, " off", " the", " fan"))
     assert words(long.ids) == "zz off the fan"
     assert words(long.phrase) == "off the fan"
-    assert long.logp - long.phrase_logp == pytest.approx(SearchSettings().lead_cost, abs=0.01)
+    assert long.logp - long.phrase_logp == pytest.approx(LeadSettings().cost, abs=0.01)
     assert found_in(search_of(), spoken(" zz", None, " off")).phrase is None
+
+
+def test_but_not_behind_a_word_that_phrases_begin_with() -> None:
+    found = found_in(search_of(), spoken(" on", None, " zz", " off", " the", " fan", None))
+    assert words(found.ids) == "on zz off the fan"
+    assert found.phrase is None
 
 
 def test_what_was_said_on_is_not_left_out() -> None:

@@ -1,4 +1,4 @@
 """Streaming transducers: a cached-state Zipformer (icefall) or FastConformer (NeMo) that writes along while it hears.
 
-`open.py` reads a folder as sherpa-onnx publishes them; `recogniser.py` is one session's hearing.
+`files.py` reads a folder as sherpa-onnx publishes them; `recogniser.py` is one session's hearing.
 """

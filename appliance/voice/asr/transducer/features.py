@@ -98,11 +98,9 @@ def _kaldi_mel(bins: int, low_hz: float, high_hz: float) -> npt.NDArray[np.float
 
     edges = np.linspace(mel(low_hz), mel(high_hz), bins + 2)
     at = mel(np.arange(_FFT // 2 + 1) * RATE_HZ / _FFT)[:, None]
-    triangles = np.maximum(
-        0.0, np.minimum((at - edges[:-2]) / np.diff(edges)[:-1], (edges[2:] - at) / np.diff(edges)[1:])
-    )
+    triangles = _triangles(at, edges)
     triangles[-1] = 0.0
-    return np.asarray(triangles)
+    return triangles
 
 
 def _slaney_mel(bins: int, high_hz: float) -> npt.NDArray[np.float64]:

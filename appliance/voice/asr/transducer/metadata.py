@@ -129,10 +129,11 @@ def _zipformer(encoder: OnnxFile, decoder: OnnxFile, joiner: OnnxFile) -> Transd
     of_decoder = _Said(decoder)
     _count(decoder, decoder.inputs, 1, "inputs")
     _count(joiner, joiner.inputs, 2, "inputs")
+    window, shift = _steps(encoder, "T", "decode_chunk_len")
     return TransducerMetadata(
         family="zipformer2",
-        window=said.number("T"),
-        shift=said.number("decode_chunk_len"),
+        window=window,
+        shift=shift,
         bins=bins,
         subsampling=_ZIPFORMER_SUBSAMPLING,
         vocabulary=of_decoder.number("vocab_size"),
@@ -163,10 +164,11 @@ def _nemo(encoder: OnnxFile, decoder: OnnxFile, joiner: OnnxFile) -> TransducerM
     _count(decoder, decoder.outputs, 4, "outputs")
     _count(joiner, joiner.inputs, 2, "inputs")
     labels = said.number("vocab_size")
+    window, shift = _steps(encoder, "window_size", "chunk_shift")
     return TransducerMetadata(
         family="nemo",
-        window=said.number("window_size"),
-        shift=said.number("chunk_shift"),
+        window=window,
+        shift=shift,
         bins=_fixed(encoder, encoder.inputs[0], 1),
         subsampling=said.number("subsampling_factor"),
         vocabulary=labels + 1,  # NeMo does not count the blank, which is its last label
@@ -188,7 +190,7 @@ def _nemo(encoder: OnnxFile, decoder: OnnxFile, joiner: OnnxFile) -> TransducerM
 
 
 class _Said:
-    """Numbers of a file's metadata."""
+    """Numbers of a file's metadata: sizes and counts, none of them zero."""
 
     def __init__(self, file: OnnxFile) -> None:
         self._file = file
@@ -203,10 +205,23 @@ class _Said:
             values = tuple(int(part) for part in (text or "").split(","))
         except ValueError:
             values = ()
-        if not values or min(values) < 0 or (count is not None and len(values) != count):
+        if not values or min(values) < 1 or (count is not None and len(values) != count):
             wanted = "numbers" if count is None else f"{count} numbers" if count > 1 else "a number"
-            raise SpeechError(f"{self._file.path}: metadata {key} is {text!r}, wanted {wanted}; fetch the model again")
+            raise SpeechError(
+                f"{self._file.path}: metadata {key} is {text!r}, wanted {wanted} above 0; fetch the model again"
+            )
         return values
+
+
+def _steps(encoder: OnnxFile, window_key: str, shift_key: str) -> tuple[int, int]:
+    """Window and shift; a wider shift would leave sound out between one window and the next."""
+    said = _Said(encoder)
+    window, shift = said.number(window_key), said.number(shift_key)
+    if shift > window:
+        raise SpeechError(
+            f"{encoder.path}: metadata {shift_key} is {shift}, more than {window_key}, {window}; another export?"
+        )
+    return window, shift
 
 
 def _paired(
@@ -234,7 +249,7 @@ def _count(file: OnnxFile, tensors: Sequence[OnnxTensor], wanted: int, what: str
 
 def _fixed(file: OnnxFile, tensor: OnnxTensor, axis: int) -> int:
     size = tensor.dims[axis] if len(tensor.dims) == 3 else None
-    if size is None:
+    if not size:
         raise SpeechError(
             f"{file.path}: {tensor.name} is {list(tensor.dims)}, wanted three with a fixed number of bins"
         )

@@ -135,6 +135,13 @@ def _swap(one: str, other: str) -> Callable[[Path], None]:
     [
         ("zipformer2", _metadata("encoder", "model_type", "conformer"), "model_type is 'conformer'"),
         ("zipformer2", _metadata("encoder", "T", None), "metadata T is None"),
+        (
+            "zipformer2",
+            _metadata("encoder", "decode_chunk_len", "0"),
+            "decode_chunk_len is '0', wanted a number above 0",
+        ),
+        ("zipformer2", _metadata("encoder", "decode_chunk_len", "900"), "decode_chunk_len is 900, more than T"),
+        ("nemo", _metadata("encoder", "chunk_shift", "900"), "chunk_shift is 900, more than window_size"),
         ("zipformer2", _metadata("encoder", "num_heads", "2,three"), "num_heads is '2,three', wanted 2 numbers"),
         ("zipformer2", _metadata("encoder", "num_encoder_layers", "1,1"), "has 20 states in, its metadata wants 14"),
         ("zipformer2", _metadata("encoder", "feature", "whisper"), "'whisper'"),

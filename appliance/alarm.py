@@ -28,7 +28,7 @@ class RingingAlarm:
         """Ring for so long, or so much longer where it rings already."""
         with self._lock:
             self._end_timer()
-            self._timer = threading.Timer(seconds, self.hush)
+            self._timer = threading.Timer(seconds, self._run_out)
             self._timer.daemon = True
             self._timer.start()
             self._play(Sound.RING)
@@ -38,6 +38,13 @@ class RingingAlarm:
         with self._lock:
             if self._timer is not None:
                 self._end_timer()
+                self._play(None)
+
+    def _run_out(self) -> None:
+        with self._lock:
+            # One that ran out while `ring` was being called again is not the one that counts any more.
+            if self._timer is threading.current_thread():
+                self._timer = None
                 self._play(None)
 
     def _end_timer(self) -> None:

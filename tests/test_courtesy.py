@@ -62,3 +62,16 @@ def test_an_alarm_rings_until_it_is_hushed_or_its_time_is_over() -> None:
     alarm.ring(0.02)
     eventually(lambda: not alarm.ringing)
     assert played == [Sound.RING, None, Sound.RING, None]
+
+
+def test_an_alarm_that_is_to_ring_longer_does_not_end_with_its_first_time() -> None:
+    played: list[Sound | None] = []
+    alarm = RingingAlarm(played.append)
+    alarm.ring(60.0)
+    assert alarm._timer is not None
+    over = alarm._timer.function
+    alarm.ring(60.0)
+    over()  # it was on its way already, and waited for the lock
+    assert alarm.ringing
+    assert None not in played
+    alarm.hush()

@@ -57,7 +57,7 @@ class ReplyFeed:
         """What the mixer plays; there once the feed is aimed."""
         self._prebuffer_s = prebuffer_s
         self._lock = threading.Lock()
-        self._pieces: deque[Samples] = deque()
+        self._pieces: deque[Samples] = deque()  # bounded in `write`: a `maxlen` would lose speech unseen
         self._waiting = 0
         self._finished = False
         self._flushed = False

@@ -1,5 +1,5 @@
 // How much sound to keep ready: raised at once by what was late, lowered slowly where nothing is. The controller of
-// appliance/audio/adaptive.py, number for number (tests/web/test_depth.py holds one to the other); seconds.
+// appliance/audio/adaptive.py, number for number (tests/web/test_worklets.py holds one to the other); seconds.
 
 const PLAYBACK = {
   first: 0.06,

@@ -32,6 +32,10 @@ _LOG = logging.getLogger(__name__)
 BUSY_REPLY: Final = "I am very busy. The answer is on the page."
 """Said instead of a reply that would have to be made, where only what was made before is said."""
 
+_LIGHT: Final = "light voice"
+_KEPT: Final = "kept replies"
+"""A stage of its own: what was made before is said while the voice rests, and does not vouch for it."""
+
 REPORT_S: Final = 0.3
 """Speech that is made, at least, between two reports of how fast: single pieces vary."""
 
@@ -184,10 +188,10 @@ class GuardedSynthesiser:
         """See `Synthesiser`. Raises `StageTimeoutError`, `StageRestingError` too."""
         relief = self._guard.relief()
         if self._kept(text):
-            yield from self._pieces("synthesis", self._inner, text, cancel, measured=False)
+            yield from self._pieces(_KEPT, self._inner, text, cancel)
             return
         if relief.kept_replies and text != self._guard.meter.announced and self._kept(BUSY_REPLY):
-            yield from self._pieces("synthesis", self._inner, BUSY_REPLY, cancel, measured=False)
+            yield from self._pieces(_KEPT, self._inner, BUSY_REPLY, cancel)
             return
         pieces = self._spoken(text, cancel, relief)
         if not relief.whole_replies:
@@ -201,7 +205,7 @@ class GuardedSynthesiser:
         begun = False
         if not (relief.light_voice and self._light is not None):
             try:
-                for samples in self._pieces("synthesis", self._inner, text, cancel, measured=True):
+                for samples in self._pieces("synthesis", self._inner, text, cancel):
                     begun = True
                     yield samples
                 return
@@ -212,16 +216,14 @@ class GuardedSynthesiser:
                     raise
                 _LOG.warning("%s; the lighter voice speaks", error)
         assert self._light is not None
-        yield from self._pieces("light voice", self._light, text, cancel, measured=True)
+        yield from self._pieces(_LIGHT, self._light, text, cancel)
 
-    def _pieces(
-        self, stage: str, voice: Synthesiser, text: str, cancel: Cancel, *, measured: bool
-    ) -> Iterator[Samples]:
+    def _pieces(self, stage: str, voice: Synthesiser, text: str, cancel: Cancel) -> Iterator[Samples]:
         guard, meter, relief = self._guard, self._guard.meter, self._guard.relief()
         pieces = voice.stream(text, cancel)
         # What comes before the first piece of the planned voice is for the whole sentence: it makes an answer late, but
         # no gap, and says little of how fast the rest is made.
-        skipped = stage == "light voice"
+        skipped = stage == _LIGHT
         cost_s = sound_s = 0.0
         while True:
             started_s = time.perf_counter()
@@ -234,7 +236,7 @@ class GuardedSynthesiser:
                 cost_s += time.perf_counter() - started_s
                 sound_s += samples.size / self.rate_hz
             skipped = True
-            if measured and sound_s and (samples is None or sound_s >= REPORT_S):
+            if stage != _KEPT and sound_s and (samples is None or sound_s >= REPORT_S):
                 # A step that was taken meanwhile is for the next reply: this one says nothing of what it brings.
                 if guard.relief() is relief:
                     meter.report("synthesis", cost_s, sound_s, meter.work_age_s)

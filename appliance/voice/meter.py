@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
-from appliance.audio.frame import FRAME_SAMPLES, RATE_HZ, Frame
+from appliance.audio.frame import FRAME_S, Frame
 from appliance.voice.wake import WakeHit
 
 __all__ = ["FrameDetector", "Metered", "MeteredWake", "Report", "SessionMeter", "WakeListener"]
 
-FRAME_S: Final = FRAME_SAMPLES / RATE_HZ
 REPORT_FRAMES: Final = 50
 """What works on every frame reports twice a second."""
 

@@ -113,6 +113,19 @@ def test_a_recognition_that_hangs_is_given_up_and_made_anew_for_the_next_utteran
     assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "turn on the lights"
 
 
+def test_which_recogniser_hears_an_utterance_is_decided_when_it_begins() -> None:
+    room = Room()
+    recogniser = GuardedRecogniser(FakeRecogniser, room.guard, lambda: FakeRecogniser("by the lighter one"))
+    until = _heard(recogniser)
+    room.relief = Relief(light_recogniser=True)
+    assert recogniser.hypothesise(until, None, Cancel()).text == "turn on the lights"
+    recogniser.reset()
+    assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "by the lighter one"
+    room.relief = Relief()
+    recogniser.reset()
+    assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "turn on the lights"
+
+
 def test_a_stage_that_fails_again_and_again_rests_and_is_tried_once() -> None:
     room, inner = Room(), FakeRecogniser()
     recogniser = GuardedRecogniser(lambda: inner, room.guard)
@@ -264,6 +277,23 @@ def test_only_kept_replies_are_said_where_the_ladder_says_so() -> None:
     _said(voice, "a long reply that nobody has heard yet")
     _said(voice, "yes")
     assert planned.spoken == [BUSY_REPLY, "yes"]
+
+
+def test_a_kept_reply_is_said_while_the_voice_rests_and_does_not_vouch_for_it() -> None:
+    room = Room()
+    voice, planned = _voice(room, {"yes"})
+    planned.fail = True
+    for _ in range(3):
+        with pytest.raises(SpeechError, match="told to fail"):
+            _said(voice, "no")
+    planned.fail = False  # what is kept needs no making
+    assert len(_said(voice, "yes")) == 1
+    with pytest.raises(StageRestingError, match="synthesis failed again and again"):
+        _said(voice, "no")
+    assert room.breaks == [("synthesis", "open")]
+    room.now_s = 10.0
+    assert len(_said(voice, "no")) == 1
+    assert [state for _, state in room.breaks] == ["open", "half-open", "closed"]
 
 
 def test_what_somebody_wanted_said_is_said_whatever_the_strain() -> None:

@@ -191,12 +191,19 @@ class TransducerRecogniser:
         return self.hypothesise(self.samples, None, Cancel())
 
     def reset(self) -> None:
-        """A new utterance. The old one is let go, not overwritten: a worker may still be reading it."""
-        self._encoder.reset()
+        """A new utterance. The old one is let go, not overwritten: a worker may still be reading it.
+
+        Where the engines fail, `hypothesise` says so, as in `push`.
+        """
+        utterance = _Utterance(np.empty(self._capacity, dtype=np.float32))
+        try:
+            self._encoder.reset()
+            utterance.states[0] = self._encoder.snapshot()
+            self._found = self._search.start()
+        except EngineError as error:
+            utterance.failure = error
         with self._lock:
-            self._utterance = _Utterance(np.empty(self._capacity, dtype=np.float32))
-            self._utterance.states[0] = self._encoder.snapshot()
-        self._found = self._search.start()
+            self._utterance = utterance
         self._text = ""
 
     # ---- the pushing thread ---------------------------------------------------------------------------------------

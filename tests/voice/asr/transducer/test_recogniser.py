@@ -18,6 +18,7 @@ from appliance.voice.asr.bias import LetterBias
 from appliance.voice.asr.protocol import Bias, Cancel, Cancelled, Extension, Hypothesis, Recogniser
 from appliance.voice.asr.transducer.features import samples_for
 from appliance.voice.asr.transducer.files import read_folder
+from appliance.voice.asr.transducer.networks import Encoder
 from appliance.voice.asr.transducer.recogniser import TransducerLimits, TransducerRecogniser
 from models.engines.base import Array, Engine, State, Stream
 from models.engines.onnx_cpu import OrtCpuEngine
@@ -210,6 +211,25 @@ def test_an_engine_that_fails_while_sound_comes_in_is_told_when_it_is_asked(fold
             look(recogniser)
     recogniser.reset()
     heard(recogniser, sound)
+    assert look(recogniser).text
+
+
+def test_an_engine_that_fails_as_an_utterance_begins_is_told_when_it_is_asked(
+    folder: Path, sound: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: Encoder) -> State:
+        raise EngineError("gone")
+
+    recogniser = TransducerRecogniser(model_of(folder))
+    with monkeypatch.context() as patched:
+        patched.setattr(Encoder, "snapshot", gone)
+        recogniser.reset()
+    assert heard(recogniser, sound) == []
+    assert recogniser.samples == sound.size
+    with pytest.raises(SpeechError, match="recognition failed: gone"):
+        look(recogniser)
+    recogniser.reset()
+    assert heard(recogniser, sound)
     assert look(recogniser).text
 
 

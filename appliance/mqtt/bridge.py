@@ -170,6 +170,8 @@ class Bridge:
 
     def _on_ready(self) -> None:
         """Waits for what it asks for: the link says `online` after what has been published by then."""
+        if self._closing:
+            return
         told = threading.Event()
         self._fresh.append(told)
         with contextlib.suppress(queue.Full):  # full: it is at work, and looks after each piece

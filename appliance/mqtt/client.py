@@ -244,14 +244,10 @@ class MqttClient:
             try:
                 session.open(self._stop.is_set)
             except VersionRefused as fault:
-                session.close(politely=False)
                 self._only_old |= fault.said
                 if version == VERSIONS[-1]:
                     self._only_old = False
                     raise
-            except BaseException:  # raised again: whatever it is, the socket must not stay open
-                session.close(politely=False)
-                raise
             else:
                 return session
         raise AssertionError("there is always a last version")

@@ -112,11 +112,12 @@ class Session:
         self,
         target: Target,
         version: Version,
-        wake: socket.socket,
+        wake: socket.socket | None,
         on_message: Callable[[Message], None],
         on_answer: Callable[[Outgoing, str | None], None],
     ) -> None:
-        """`wake` becoming readable ends a `step`. `on_answer` gets a message and why the broker refused it, or None."""
+        """`wake` (if any) becoming readable ends a `step`. `on_answer` gets a message and why the broker refused it, or
+        None."""
         self._target = target
         self.version = version
         self._wake = wake
@@ -140,19 +141,12 @@ class Session:
         return not self._asked
 
     def open(self, stopping: Callable[[], bool]) -> None:
-        """Connect and wait for the broker's word. Raises `LinkFault`, `VersionRefused` among them."""
-        target = self._target
+        """Connect and wait for the broker's word. Raises `LinkFault`, `VersionRefused` among them, and closes."""
         try:
-            self._client.connect(target.host, target.port, keepalive=KEEPALIVE_S, **self._connect_options())
-        except Exception as error:  # noqa: BLE001 - ssl, socket, idna, paho: each raises its own; all mean this
-            raise fault_of_error(error, target.broker) from None
-        deadline_s = time.monotonic() + CONNECT_TIMEOUT_S
-        while not self._connected:
-            if stopping() or time.monotonic() > deadline_s:
-                raise LinkFault(
-                    Trouble.NETWORK, f"{target.broker} takes the connection but says nothing; does it hang?"
-                )
-            self.step(0.1)
+            self._open(stopping)
+        except BaseException:  # raised again: whatever it is (Ctrl-C too), the socket must not stay open
+            self.close(politely=False)
+            raise
 
     def subscribe(self, filters: Iterable[str]) -> None:
         """Ask for these."""
@@ -194,6 +188,20 @@ class Session:
         connection = client.socket()
         if connection is not None:
             connection.close()
+
+    def _open(self, stopping: Callable[[], bool]) -> None:
+        target = self._target
+        try:
+            self._client.connect(target.host, target.port, keepalive=KEEPALIVE_S, **self._connect_options())
+        except Exception as error:  # noqa: BLE001 - ssl, socket, idna, paho: each raises its own; all mean this
+            raise fault_of_error(error, target.broker) from None
+        deadline_s = time.monotonic() + CONNECT_TIMEOUT_S
+        while not self._connected:
+            if stopping() or time.monotonic() > deadline_s:
+                raise LinkFault(
+                    Trouble.NETWORK, f"{target.broker} takes the connection but says nothing; does it hang?"
+                )
+            self.step(0.1)
 
     def _make(self) -> Client:
         from paho.mqtt.client import Client
@@ -243,9 +251,10 @@ class Session:
         buffered = getattr(connection, "pending", lambda: 0)() > 0  # decrypted already: poll would not see it
         poll = select.poll()
         poll.register(connection, select.POLLIN | (select.POLLOUT if client.want_write() else 0))
-        poll.register(self._wake, select.POLLIN)
+        if self._wake is not None:
+            poll.register(self._wake, select.POLLIN)
         ready = dict(poll.poll(0 if buffered else timeout_s * 1000.0))
-        if self._wake.fileno() in ready:
+        if self._wake is not None and self._wake.fileno() in ready:
             _drain(self._wake)
         happened = ready.get(connection.fileno(), 0)
         if buffered or happened & ~select.POLLOUT:

@@ -23,6 +23,8 @@ class RecentLosses:
         self._clock = clock
         self._lock = threading.Lock()
         self._total = 0
+        # Bounded without `maxlen`, which would forget the oldest uncounted: `STEP_S` apart and none older than
+        # `RECENT_S`, they are some sixty.
         self._moments: deque[tuple[float, int]] = deque()
         """When, and how many; oldest first."""
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import secrets
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Final
 
 from appliance.mqtt.client_topics import check_topic, overlap
 from appliance.mqtt.discovery import discovery_filters
+from models.files import write_whole
 
 __all__ = ["Place", "former_places", "ghost_filters", "keep_place", "known_places"]
 
@@ -82,12 +81,8 @@ def keep_place(folder: Path, now: Place) -> None:
 
 
 def _keep(file: Path, places: list[Place]) -> None:
-    beside = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside.write_text(json.dumps([astuple(place) for place in places]))
-        beside.replace(file)
+        write_whole(file, json.dumps([astuple(place) for place in places]).encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         _LOG.warning("%s cannot be kept (%s): after a change of prefixes, ghosts stay", file, error.strerror)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import socket
 import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -19,7 +18,7 @@ from appliance.mqtt.protocol import Kind, Message
 if TYPE_CHECKING:
     from appliance.settings import MqttSettings
 
-__all__ = ["MAX_FOUND", "Visit", "VisitError"]
+__all__ = ["Visit", "VisitError"]
 
 QUIET_S: Final = 0.7
 """What stands comes right after the subscription; after so long without a message, all of it has come."""
@@ -45,7 +44,6 @@ class Visit:
     def __init__(self, settings: MqttSettings, device: str) -> None:
         """`device` begins the name under which it comes."""
         self._target = target_of(settings, f"{device}-visit-{secrets.token_hex(3)}", None)
-        self._never, self._wake = socket.socketpair()
         self._found: dict[str, bytes] = {}
         self._at_s = 0.0
         self._waiting: set[int] = set()
@@ -54,16 +52,12 @@ class Visit:
 
     def __enter__(self) -> Self:
         for version in VERSIONS:
-            self._session = Session(self._target, version, self._wake, self._note, self._answered)
+            self._session = Session(self._target, version, None, self._note, self._answered)
             try:
                 self._session.open(lambda: False)
             except VersionRefused:
-                self._end(politely=False)
                 if version == VERSIONS[-1]:
                     raise
-            except BaseException:
-                self._end(politely=False)
-                raise
             else:
                 break
         return self
@@ -71,9 +65,7 @@ class Visit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(politely=error is None)
-        self._never.close()
-        self._wake.close()
+        self._session.close(politely=error is None)
 
     @property
     def protocol(self) -> str:
@@ -126,6 +118,3 @@ class Visit:
         self._waiting.discard(item.number)
         if refused is not None:
             self._refused.add(item.topic)
-
-    def _end(self, *, politely: bool) -> None:
-        self._session.close(politely=politely)

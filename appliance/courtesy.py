@@ -43,11 +43,6 @@ class Courtesy:
             self._let_go(begun)
             self._holds[begun] = self._ducking.hold(begun)
 
-    def close(self) -> None:
-        """Let go of everything."""
-        for cause in tuple(self._holds):
-            self._let_go(cause)
-
     def _let_go(self, cause: Cause) -> None:
         hold = self._holds.pop(cause, None)
         if hold is not None:

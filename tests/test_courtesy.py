@@ -45,7 +45,7 @@ def test_a_second_beginning_replaces_the_first_and_a_browser_ducks_nothing_here(
     courtesy(LISTENING)
     courtesy(events.FirstAudio(3.0, "browser", "b"))
     assert ducking.held() == (Cause.LISTENING,)
-    courtesy.close()
+    courtesy(ENDED)
     assert ducking.held() == ()
 
 

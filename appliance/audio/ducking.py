@@ -6,6 +6,7 @@ and each ends by itself after its limit, so that an owner that died cannot leave
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,14 +17,14 @@ from typing import Final
 
 __all__ = ["Cause", "Duck", "Ducking", "Layer"]
 
+_LOG = logging.getLogger(__name__)
+
 
 class Layer(Enum):
-    """What Wren plays."""
+    """What Wren plays and may make quieter. Small sounds are never: they are what the rest steps back for."""
 
     REPLY = "reply"
     """Speech of a session: an answer, an announcement."""
-    SOUND = "sound"
-    """Small sounds: heard, done, sorry, somebody is about to announce something."""
     ALARM = "alarm"
     """What goes on until somebody ends it: a timer that rings, a siren."""
 
@@ -90,22 +91,13 @@ class Ducking:
         self.expired = 0
         """Holds that nobody let go of in time: each is a fault of its owner."""
 
-    def hold(self, cause: Cause, *, limit_s: float | None = None) -> Duck:
-        """Duck what this cause ducks until it is released, or for `limit_s` (None: as long as it can sensibly take)."""
-        now_s = self._clock()
-        duck = Duck(self, cause, now_s + (_RULES[cause].limit_s if limit_s is None else limit_s))
-        with self._lock:
-            self._drop_expired(now_s)
-            self._holds = (*self._holds, duck)
-        return duck
+    def hold(self, cause: Cause) -> Duck:
+        """Duck what this cause ducks until it is released, or for as long as it can sensibly take."""
+        return self._add(Duck(self, cause, self._clock() + _RULES[cause].limit_s))
 
     def duck_for(self, cause: Cause, seconds: float) -> None:
         """A hold that nobody need let go of, for something whose length is known (a small sound)."""
-        now_s = self._clock()
-        duck = Duck(self, cause, now_s + seconds, planned=True)
-        with self._lock:
-            self._drop_expired(now_s)
-            self._holds = (*self._holds, duck)
+        self._add(Duck(self, cause, self._clock() + seconds, planned=True))
 
     def gain(self, layer: Layer) -> float:
         """What to multiply this layer by just now, 0..1."""
@@ -125,6 +117,12 @@ class Ducking:
             self._drop_expired(self._clock())
             return tuple(duck.cause for duck in self._holds)
 
+    def _add(self, duck: Duck) -> Duck:
+        with self._lock:
+            self._drop_expired(self._clock())
+            self._holds = (*self._holds, duck)
+        return duck
+
     def _let_go(self, duck: Duck) -> None:
         with self._lock:
             self._drop_expired(self._clock())
@@ -132,5 +130,8 @@ class Ducking:
 
     def _drop_expired(self, now_s: float) -> None:
         kept = tuple(duck for duck in self._holds if now_s < duck.until_s)
-        self.expired += sum(not duck.planned for duck in self._holds if duck not in kept)
+        for duck in self._holds:
+            if not duck.planned and now_s >= duck.until_s:
+                self.expired += 1
+                _LOG.warning("nobody ended what was made quieter for: %s", duck.cause.value)
         self._holds = kept

@@ -16,7 +16,7 @@ from typing import Final, Literal, Protocol
 from appliance.audio.devices import Kind
 from appliance.audio.portaudio import StreamFormat
 from appliance.audio.pulse import PulseWatch, pulse_devices
-from appliance.audio.realtime import Scheduling, raise_thread
+from appliance.audio.realtime import raise_thread
 from appliance.audio.spsc import Doorbell
 from appliance.errors import ApplianceError
 
@@ -108,8 +108,6 @@ class Keeper:
         self.bell = bell or Doorbell()
         """Ring it when there is something to serve."""
         self.times_lost = 0
-        self.scheduling: Scheduling | None = None
-        """How the thread of the newest stream's callbacks is scheduled; None before its first."""
         self._thread = threading.Thread(target=self._run, name=f"{kind}-keeper", daemon=True)
 
     def start(self) -> None:
@@ -194,8 +192,8 @@ class Keeper:
                 return None
             wait_s = self._tasks.serve()
             if stream.thread_id and not raised:
-                raised, self.scheduling = True, raise_thread(stream.thread_id)
-                _LOG.debug("%s %s: callbacks with %s", self._kind, self._name, self.scheduling)
+                raised, scheduling = True, raise_thread(stream.thread_id)
+                _LOG.debug("%s %s: callbacks with %s", self._kind, self._name, scheduling)
             if self._anew.is_set():
                 return None
             if self._changed.is_set():

@@ -202,11 +202,6 @@ class DevicePlayer:
             self._mixer.play_alarm(None if sound is None else sound_samples(sound, self._mixer.rate_hz))
         self._bell.ring()
 
-    @property
-    def ringing(self) -> bool:
-        """Whether an alarm is being played."""
-        return self._alarm is not None
-
     def prepare(self, seconds: float = 5.0) -> None:
         """Something may be said soon: wake a sink that wakes slowly. Does nothing for others."""
         if self._settings.lead_in_s > 0.0:

@@ -21,11 +21,10 @@ def test_an_announcement_ducks_a_reply_and_speech_ducks_an_alarm() -> None:
     ducking = Ducking(Clock())
     with ducking.hold(Cause.ANNOUNCEMENT):
         assert ducking.gain(Layer.REPLY) < 0.2
-        assert ducking.gain(Layer.SOUND) == 1.0
     with ducking.hold(Cause.SPEECH):
         assert ducking.gain(Layer.ALARM) < 0.2
         assert ducking.gain(Layer.REPLY) == 1.0
-    assert [ducking.gain(layer) for layer in Layer] == [1.0, 1.0, 1.0]
+    assert [ducking.gain(layer) for layer in Layer] == [1.0, 1.0]
 
 
 def test_while_listening_everything_that_goes_on_is_ducked() -> None:
@@ -47,16 +46,31 @@ def test_nested_holds_end_with_the_last_and_the_deepest_counts() -> None:
     assert ducking.gain(Layer.ALARM) == 1.0
 
 
-def test_a_hold_of_a_lost_owner_ends_by_itself_and_is_counted() -> None:
+def test_a_hold_of_a_lost_owner_ends_by_itself_and_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     ducking = Ducking(clock)
-    lost = ducking.hold(Cause.SPEECH, limit_s=2.0)
-    clock.now_s += 2.0
+    lost = ducking.hold(Cause.SPEECH)
+    clock.now_s += 149.0
+    assert ducking.gain(Layer.ALARM) < 1.0
+    clock.now_s += 1.0
     assert ducking.gain(Layer.ALARM) == 1.0
     assert ducking.held() == ()
     assert ducking.expired == 1
+    assert "quieter for: speech" in caplog.text
     lost.release()
     assert ducking.expired == 1
+
+
+def test_a_hold_of_known_length_ends_by_itself_and_is_nobodys_fault() -> None:
+    clock = Clock()
+    ducking = Ducking(clock)
+    ducking.duck_for(Cause.ANNOUNCEMENT, 0.5)
+    clock.now_s += 0.4
+    assert ducking.gain(Layer.REPLY) < 0.2
+    clock.now_s += 0.1
+    assert ducking.gain(Layer.REPLY) == 1.0
+    assert ducking.held() == ()
+    assert ducking.expired == 0
 
 
 def test_an_error_inside_lets_go() -> None:
@@ -79,5 +93,5 @@ def test_whatever_happens_it_ends(steps: list[tuple[str, int]]) -> None:
             clock.now_s += 10.0 * number
         assert all(0.0 < ducking.gain(layer) <= 1.0 for layer in Layer)
     clock.now_s += 150.0
-    assert [ducking.gain(layer) for layer in Layer] == [1.0, 1.0, 1.0]
+    assert [ducking.gain(layer) for layer in Layer] == [1.0, 1.0]
     assert ducking.held() == ()

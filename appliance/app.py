@@ -25,10 +25,10 @@ from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, Moonsh
 from appliance.voice.asr.tokenizer import Tokenizer
 from appliance.voice.asr.transducer.recogniser import TransducerModel, TransducerRecogniser
 from appliance.voice.endpoint import EndpointSettings, EndpointStyle, SilenceSettings, make_endpoint
-from appliance.voice.guards import BUSY_REPLY, GuardedRecogniser, GuardedSynthesiser, GuardedThinker
+from appliance.voice.guards import BUSY_REPLY, Guard, GuardedRecogniser, GuardedSynthesiser, GuardedThinker
 from appliance.voice.limits import LIMITS, StageTimeoutError
 from appliance.voice.meter import Metered, MeteredWake, SessionMeter, WakeListener
-from appliance.voice.parts import Alarm, Ears
+from appliance.voice.parts import Alarm, Ears, Synthesiser, full_share
 from appliance.voice.relief import LIGHT_VOICE, NO_GUESSES
 from appliance.voice.session import Player, Runner, Session, SessionParts, SessionSettings
 from appliance.voice.tts.cache import ReplyCache, ReplyKey
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from appliance.intent.assistant import Assistant
     from appliance.intent.skills.timers import Timer
     from appliance.intent.types import Home, HomeView, Reply, Understanding, UtteranceId
-    from appliance.voice.asr.protocol import Bias
+    from appliance.voice.asr.protocol import Bias, Recogniser
     from appliance.voice.asr.transducer.files import TransducerFiles
     from models.engines.base import Engine
 
@@ -317,22 +317,23 @@ class Wren:
 
         `ears` cleans its microphone's sound, `alarm` is what rings where it speaks.
         """
-        hearing = self._need()
+        hearing, meter = self._need(), runner.meter
+        guard = None if meter is None else self.strain.guard(name, meter)
+        vad = self.voice_activity()
         parts = SessionParts(
-            wake=WakeDetector(self.settings.wake) if wake else None,
-            vad=self.voice_activity(),
-            recogniser=self.recogniser(),
+            wake=self.wake_listener(self.settings.wake, meter) if wake else None,
+            vad=vad if meter is None else Metered("vad", vad, meter),
+            recogniser=self._guarded_recogniser(guard),
             endpoint=make_endpoint(EndpointSettings(self.settings.endpoint, self.settings.silence)),
-            thinker=hearing.assistant,
-            synthesiser=self.synthesiser(),
+            thinker=hearing.assistant if guard is None else GuardedThinker(hearing.assistant, guard),
+            synthesiser=self._guarded_synthesiser(guard),
             player=player,
             bias=self._bias,
             ears=ears,
-            stop_listener=self.recogniser(),
+            stop_listener=self._guarded_recogniser(guard),
             alarm=alarm,
+            share=full_share if guard is None else lambda: self.strain.share(name),
         )
-        if runner.meter is not None:
-            parts = self._guarded(name, parts, runner.meter)
         return Session(name, parts, runner, emit, replace(self.settings.session, area=hearing.area))
 
     def wake_listener(self, settings: WakeSettings, meter: SessionMeter | None) -> WakeListener:
@@ -351,22 +352,14 @@ class Wren:
         except (ApplianceError, ModelsError) as error:
             _LOG.warning("what is said in trouble could not be made ready: %s", error)
 
-    def _guarded(self, name: str, parts: SessionParts, meter: SessionMeter) -> SessionParts:
-        """The same with limits, breakers and meters around the stages."""
-        guard = self.strain.guard(name, meter)
-        rate_hz = parts.synthesiser.rate_hz
-        return replace(
-            parts,
-            wake=None if parts.wake is None else MeteredWake(parts.wake, meter),
-            vad=Metered("vad", parts.vad, meter),
-            recogniser=GuardedRecogniser(self.recogniser, guard),
-            stop_listener=GuardedRecogniser(self.recogniser, guard),
-            thinker=GuardedThinker(parts.thinker, guard),
-            synthesiser=GuardedSynthesiser(
-                self.synthesiser, guard, kept=self._kept, light=FliteSynthesiser(rate_hz) if self.light_voice else None
-            ),
-            share=lambda: self.strain.share(name),
-        )
+    def _guarded_recogniser(self, guard: Guard | None) -> Recogniser:
+        return self.recogniser() if guard is None else GuardedRecogniser(self.recogniser, guard)
+
+    def _guarded_synthesiser(self, guard: Guard | None) -> Synthesiser:
+        if guard is None:
+            return self.synthesiser()
+        light = FliteSynthesiser(self._voice.config.rate_hz) if self.light_voice else None
+        return GuardedSynthesiser(self.synthesiser, guard, kept=self._kept, light=light)
 
     def _kept(self, text: str) -> bool:
         """Whether the sound of a text need not be made."""

@@ -39,6 +39,7 @@ __all__ = [
     "TakeFailed",
     "Thinker",
     "fault_of",
+    "full_share",
     "no_bias",
 ]
 

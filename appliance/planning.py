@@ -30,7 +30,7 @@ from models.convert import open_artefact
 from models.engines.given import GivenGraphs
 from models.graphs import Form, forms
 
-__all__ = ["MeasuringError", "current_plan", "kept_timings", "measure", "task_needs", "with_gate"]
+__all__ = ["MeasuringError", "current_plan", "kept_timings", "measure", "plan_from", "task_needs", "with_gate"]
 
 JOBS: Final = {"asr": "3 s of speech and 9 steps", "tts": "first sound of a short reply"}
 WEIGHTS_MB: Final[dict[str, dict[Precision, float]]] = {
@@ -72,12 +72,25 @@ def current_plan(
 
     `given`: task -> files that it runs on instead of a pack's graphs.
     """
-    timings = dict(kept_timings(store, machine) or {})
-    needs = task_needs(store)
-    for task, graphs in (given or {}).items():
-        timings.pop(task, None)  # they are another model's
-        needs = tuple(_given_need(task, graphs, machine, user) if need.task == task else need for need in needs)
-    return make_plan(machine, needs, timings, user)
+    return plan_from(store, machine, kept_timings(store, machine) or {}, user=user, given=given)
+
+
+def plan_from(
+    store: Store,
+    machine: Machine,
+    timings: Timings,
+    *,
+    user: Overrides | None = None,
+    given: Mapping[str, GivenGraphs] | None = None,
+    gate: bool | None = None,
+) -> Plan:
+    """The plan from such timings. `given` as in `current_plan`, `gate` as in `with_gate`."""
+    needs, given = with_gate(task_needs(store), gate), given or {}
+    needs = tuple(
+        _given_need(need.task, given[need.task], machine, user) if need.task in given else need for need in needs
+    )
+    known = {task: rows for task, rows in timings.items() if task not in given}  # those are another model's
+    return make_plan(machine, needs, known, user)
 
 
 def task_needs(store: Store) -> tuple[TaskNeed, ...]:
@@ -138,7 +151,7 @@ def _given_need(task: str, graphs: GivenGraphs, machine: Machine, user: Override
         model=graphs.name,
         weights_mb={graphs.precision: graphs.mb},
         fixed=Candidate("ort-cpu", graphs.precision, None, max(1, min(threads, cores))),
-        why="the model was put in place by hand and runs as it comes",
+        why="the model was chosen in the settings and runs as it comes",
     )
 
 

@@ -6,6 +6,7 @@ folder with a model's files as sherpa-onnx publishes them. Nothing of it is chan
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from appliance.engines import EngineOpener
     from appliance.voice.asr.transducer.files import TransducerFiles
     from appliance.voice.asr.transducer.recogniser import TransducerModel
+    from hw.plan import Overrides
     from models import Store
 
-__all__ = ["find_transducer", "graphs_of", "open_transducer"]
+__all__ = ["find_transducer", "given_graphs", "graphs_of", "open_transducer"]
 
 
 def find_transducer(store: Store, chosen: str | None, *, int8: bool = False) -> TransducerFiles | None:
@@ -43,6 +45,13 @@ def find_transducer(store: Store, chosen: str | None, *, int8: bool = False) -> 
             " and no folder: a folder is given as a path with a slash"
         )
     return read_folder(store.open(chosen).folder, int8=int8)
+
+
+def given_graphs(store: Store, chosen: str | None, user: Overrides) -> Mapping[str, GivenGraphs]:
+    """What the plan is made for instead of packs: task -> its graphs. Raises as `find_transducer` does."""
+    asr = user.tasks.get("asr")
+    files = find_transducer(store, chosen, int8=asr is not None and asr.precision == "int8")
+    return {} if files is None else {"asr": graphs_of(files)}
 
 
 def graphs_of(files: TransducerFiles) -> GivenGraphs:

@@ -69,9 +69,17 @@ def test_the_plan_names_the_model_and_keeps_the_number_of_threads_set_by_hand(
     assert (choice.model, choice.threads, choice.reason) == (
         "model",
         3,
-        "the model was put in place by hand and runs as it comes",
+        "the model was chosen in the settings and runs as it comes",
     )
     assert opener_of(store, files).plan.tasks["tts"].model == "piper-en-us-joe"
+
+
+def test_what_was_set_and_cannot_be_had_of_the_model_is_said(store: Store, files: TransducerFiles) -> None:
+    user = Overrides(tasks={"asr": Override(backend="tensorrt", precision="fp16")})
+    plan = opener_of(store, files, user).plan
+    assert (plan.tasks["asr"].backend, plan.tasks["asr"].precision) == ("ort-cpu", "fp32")
+    why = "was set, and is not used: the model was chosen in the settings and runs as it comes"
+    assert plan.warnings == (f"asr: tensorrt {why}", f"asr: fp16 {why}")
 
 
 def test_heat_takes_threads_and_gives_them_back(store: Store, files: TransducerFiles) -> None:

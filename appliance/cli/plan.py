@@ -34,19 +34,21 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan; measures this machine first if that was never done. Another one is planned by rule."""
     from appliance.overrides import engine_overrides
-    from appliance.planning import task_needs, with_gate
+    from appliance.planning import plan_from
+    from appliance.recognisers import given_graphs
     from appliance.settings import load_settings
-    from hw.plan import make_plan
 
     machine, store = machine_from(arguments), model_store()
     gate = None if arguments.gate is None else arguments.gate == "passed"
     timings: Timings = {}
-    user = None
+    user, given = None, None
     if arguments.root is None:
         # What is set here is set for this machine.
-        user = engine_overrides(load_settings().settings.engines)
+        settings = load_settings().settings
+        user = engine_overrides(settings.engines)
+        given = given_graphs(store, settings.models.recogniser, user)
         timings = _timings(store, machine, anew=arguments.remeasure)
-    plan = make_plan(machine, with_gate(task_needs(store), gate), timings, user)
+    plan = plan_from(store, machine, timings, user=user, given=given, gate=gate)
     advice = _advice(arguments, machine)
     if arguments.json:
         print_json({**plan.to_dict(), "advice": [{"text": a.text, "command": a.command} for a in advice]})
@@ -84,6 +86,7 @@ def _print(plan: Plan, advice: tuple[PowerAdvice, ...], *, explain: bool) -> Non
     for choice in plan.tasks.values():
         print(f"{choice.task:<5} {_summary(choice)}")
         if explain:
+            print(f"      {choice.model}")
             _explain(choice)
     memory = plan.memory
     budget = "of an unknown amount" if memory.budget_mb is None else f"of {memory.budget_mb} MB that may be taken"

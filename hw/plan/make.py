@@ -198,6 +198,9 @@ class _TaskPlanner:
 
     def _fixed(self, only: Candidate) -> Choice:
         need = self._need
+        for wanted, taken in ((self._set.backend, only.backend), (self._set.precision, only.precision)):
+            if wanted is not None and wanted != taken:
+                self.warnings.append(f"{need.task}: {wanted} was set, and is not used: {need.why}")
         return Choice(
             task=need.task,
             model=need.model,

@@ -10,9 +10,11 @@ import pytest
 
 from appliance import planning
 from appliance.cli import main
+from hw.plan import Candidate, Timing
 from hw.probe import Machine, Root, probe, probe_root
 from models import Store
 from tests.hw import roots
+from tests.voice.asr.transducer.small_models import write_zipformer
 
 TASKS = ("asr", "tts", "vad", "wake")
 PROMISED = {"backend", "precision", "scheme", "threads", "measured", "reason"}
@@ -148,6 +150,22 @@ def test_this_machine_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     facts = _json(capsys, "probe")
     assert facts["runtimes"]["CPUExecutionProvider"] is None
     assert facts["sources"]["cpu"].startswith("proc/cpuinfo")
+
+
+def test_the_recogniser_that_the_settings_choose_is_planned_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"asr": (Timing(Candidate("ort-cpu", "int8", "s8-dynamic", 1), 1.0),)}  # Moonshine's
+    monkeypatch.setattr(planning, "kept_timings", lambda store, machine: kept)
+    monkeypatch.setenv("WREN_CONFIG", str(tmp_path / "wren.toml"))
+    (tmp_path / "wren.toml").write_text('[models]\nrecogniser = "./my-model"\n', encoding="utf-8")
+    assert main(["plan"]) != 0
+    assert "there is no such folder" in capsys.readouterr().err
+    write_zipformer(tmp_path / "my-model")
+    asr = _json(capsys, "plan")["tasks"]["asr"]
+    assert (asr["model"], asr["precision"], asr["measured"]) == ("my-model", "fp32", False)
+    assert main(["plan", "--explain"]) == 0
+    assert "my-model" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")

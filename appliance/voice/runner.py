@@ -275,15 +275,22 @@ class LiveRunner:
         while not self._closing.is_set():
             rung = self._wakeup.acquire(timeout=None if self._due is None else self.DUE_S)
             try:
+                # First: who is rung and takes nothing leaves it lying; and it may be the end that is waited for.
+                if rung:
+                    self._take_one()
                 if self._due is not None and self.now() >= self._due[0]:
                     (_, action), self._due = self._due, None
                     action()
-                if rung:
-                    self._take_one()
             except Exception:  # noqa: BLE001 - the last line of defence
                 # The last line of defence: one bad frame must not end the session's thread, and must be seen.
                 _LOG.exception("session %s: a frame or message could not be handled", self._session.name)
-                self._session.stop()
+                self._stop()
+
+    def _stop(self) -> None:
+        try:
+            self._session.stop()
+        except Exception:  # noqa: BLE001 - told; a speaker that is gone must not end the thread either
+            _LOG.exception("session %s: what went on could not be stopped", self._session.name)
 
     def _take_one(self) -> None:
         """Messages before frames: a result is older than the sound that waits."""
@@ -309,7 +316,7 @@ class LiveRunner:
             self._session.push(frame)
         except Exception:
             self._ears.failed(self.now())
-            raise
+            raise  # to be told, and to stop what goes on, where all faults are
         if self._ears.failures:
             self._ears.succeeded()
 

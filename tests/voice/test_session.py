@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from appliance import events
-from appliance.audio.frame import Frame
+from appliance.audio.frame import Frame, Samples
 from appliance.voice.loop import Phase
 from appliance.voice.runner import LiveRunner, SimulatedPlayer, SimulatedRunner
 from appliance.voice.session import Session
@@ -247,6 +247,36 @@ def test_the_live_runner_does_the_same_on_threads() -> None:
         assert benches[0].told[-1].outcome == "answered"
         assert len(benches[0].thinker.committed) == 1
         assert runner.dropped_frames == 0
+    finally:
+        runner.close()
+
+
+def test_what_cannot_even_be_stopped_does_not_end_the_sessions_thread() -> None:
+    class FakeGoneSpeaker:
+        """Was taken away in mid-reply."""
+
+        def begin(self, generation: int, rate_hz: int) -> None:
+            return None
+
+        def write(self, samples: Samples) -> None:
+            raise OSError("the fake speaker is gone")
+
+        def finish(self) -> None:
+            raise OSError("the fake speaker is gone")
+
+        def stop(self) -> None:
+            tried.set()
+            raise OSError("the fake speaker is gone")
+
+    said: list[bool] = []
+    tried, heard = threading.Event(), threading.Event()
+    runner = LiveRunner(lambda r: Bench(r, FakeGoneSpeaker()).session)  # type: ignore[arg-type]
+    try:
+        runner.call(lambda: said.append(runner.session.announce("dinner is ready")))
+        assert tried.wait(20)
+        runner.call(heard.set)
+        assert heard.wait(20)
+        assert runner.session.phase is Phase.IDLE
     finally:
         runner.close()
 

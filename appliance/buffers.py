@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ class BufferSizes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = threading.Lock()
 
     def of(self, kind: Kind, name: str | None) -> int:
         """Frames for a device (None: the default one); tries it where it is not known yet, which takes seconds."""
@@ -45,11 +47,14 @@ class BufferSizes:
             return DEFAULT_BLOCK
 
     def keep(self, kind: Kind, device_name: str, block: int) -> None:
-        """A device turned out to need larger buffers than it was found to stand; a smaller one is not taken back."""
-        key, known = f"{kind} {device_name}", self._read()
-        if block > known.get(key, 0):
-            known[key] = block
-            self._write(known)
+        """A device turned out to need larger buffers than it was found to stand; a smaller one is not taken back.
+        Any thread."""
+        key = f"{kind} {device_name}"
+        with self._lock:  # microphone and speaker are both on a machine that is too busy
+            known = self._read()
+            if block > known.get(key, 0):
+                known[key] = block
+                self._write(known)
 
     def _read(self) -> dict[str, int]:
         try:

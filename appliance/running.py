@@ -129,7 +129,8 @@ class LocalAudio:
                 settings=player_settings,
                 keep_block=keeper("speaker"),
                 ducking=self._ducking,
-                tap=tap,
+                # What nobody subtracts need not be copied.
+                tap=tap if audio.echo_cancelling else None,
             )
             players.append(made)
             return made

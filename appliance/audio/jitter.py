@@ -4,6 +4,9 @@ Two ways to take it. Who plays it asks for it in time (`pull`): then it is kept 
 made a little longer or shorter as depth and clocks drift apart, and made up for where it does not come. Who only
 listens to it takes it as it comes (`drain`): nothing that is there waits, for a recogniser does not mind a pause, but
 each wait would lengthen the response; only what is really missing is made up for.
+
+Wren itself only listens so far (a page's microphone); `pull` is for sound that is to be played, and is measured by
+benchmarks/jitter_bench.py.
 """
 
 from __future__ import annotations
@@ -50,8 +53,6 @@ class JitterStats:
     """Times that there was nothing to play."""
     depth_s: float
     """As the controller has it."""
-    jitter_s: float
-    """Largest lateness of the last ten seconds or so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,6 @@ class JitterBuffer:
             shortened=self._shortened,
             underruns=self._underruns,
             depth_s=self._depth.target_s,
-            jitter_s=self._arrivals.jitter_s,
         )
 
     def put(self, at: int, samples: Samples, now_s: float) -> None:

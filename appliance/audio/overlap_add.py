@@ -1,7 +1,8 @@
 """Sound in overlapping windowed frames, worked on one by one, and added up again to whole sound.
 
 What every effect on a spectrum needs, and every cross-fade: denoising, concealment, joins. With nothing done to the
-frames, what comes out is what went in, sample for sample.
+frames, what comes out is what went in, sample for sample. Nothing in Wren works on windowed frames yet: this waits for
+the first that does.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ __all__ = ["BrowserCapture", "BrowserCaptureStats"]
 
 MOST_PHASES: Final = 640
 """Of the low-delay filter's table: enough for all usual rates (11.025 kHz); others go through soxr."""
+MOST_AT_ONCE: Final = RATE_HZ // 2
+"""Samples handed in before they are taken: less than the buffer lets wait, however long a block a page sends."""
 _INT16_SCALE: Final = 1.0 / 32768.0
 _WIDTHS: Final = {"s16le": 2, "f32le": 4}
 
@@ -79,13 +81,15 @@ class BrowserCapture:
         now_s = self._now()
         self._taken += block.size
         self._lost_s += self._clock.push(now_s, now_s - self._taken / self._rate_hz)
-        self._hand_in(self._resampler.push(block), now_s)
+        sound = self._resampler.push(block)
         frames: list[Frame] = []
-        for run in self._buffer.drain(now_s):
-            self._skipped += run.skipped // FRAME_SAMPLES
-            zero_s = self._clock.base_s + self._skipped * FRAME_S
-            whole = self._framer.push(run.samples)
-            frames += [Frame(frame.samples, zero_s + frame.time_s, frame.seq + self._skipped) for frame in whole]
+        for at in range(0, sound.size, MOST_AT_ONCE):
+            self._hand_in(sound[at : at + MOST_AT_ONCE], now_s)
+            for run in self._buffer.drain(now_s):
+                self._skipped += run.skipped // FRAME_SAMPLES
+                zero_s = self._clock.base_s + self._skipped * FRAME_S
+                whole = self._framer.push(run.samples)
+                frames += [Frame(frame.samples, zero_s + frame.time_s, frame.seq + self._skipped) for frame in whole]
         return frames
 
     def missed(self, samples: int) -> None:

@@ -115,6 +115,17 @@ def test_what_comes_late_is_heard_as_soon_as_it_is_there_and_nothing_is_made_up(
     assert capture.stats().jitter_s > 0.5
 
 
+def test_a_block_longer_than_the_buffer_lets_wait_is_heard_whole() -> None:
+    clock = FakeClock()
+    capture = BrowserCapture(RATE_HZ, "s16le", clock)
+    sound = _tone(4.0)
+    clock.now_s += 4.0
+    frames = capture.push(sound)
+    heard = np.concatenate([frame.samples for frame in frames])
+    assert np.array_equal(s16le(heard), s16le(np.frombuffer(sound, "<i2").astype(np.float32) / 32768))
+    assert frames[-1].end_s == pytest.approx(clock.now_s)
+
+
 def test_a_short_hole_is_made_up_for_and_the_numbers_go_on() -> None:
     clock = FakeClock()
     capture = BrowserCapture(RATE_HZ, "s16le", clock)

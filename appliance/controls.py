@@ -52,7 +52,9 @@ class HouseControls:
         self._version = metadata.version("wren")
         store = service.wren.store
         self._voice = store.catalogue.get(TTS_PACK).title
-        self._packs = ModelPacks(store, (ASR_PACK, VAD_PACK, TTS_PACK))
+        # A recogniser that was put in place by hand runs instead of Moonshine: nobody is to fetch that then.
+        used = {choice.model for choice in service.wren.plan.tasks.values()}
+        self._packs = ModelPacks(store, [pack for pack in (ASR_PACK, VAD_PACK, TTS_PACK) if pack in used])
 
     def view(self) -> ControlsView:
         """See `Controls`."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from appliance.alarm import RingingAlarm
-from appliance.app import Wren
+from appliance.app import ASR_PACK, Wren
 from appliance.audio.sounds import Sound
 from appliance.controls import HouseControls
 from appliance.errors import NoDeviceError, UsageError
@@ -90,6 +91,17 @@ def test_timers_are_started_listed_and_cancelled(house: House) -> None:
     assert 80 < shown.left_s <= 90
     assert house.controls.cancel_timer(made.id)
     assert not house.controls.cancel_timer(made.id)
+
+
+def test_a_recogniser_put_in_place_by_hand_leaves_moonshine_unmissed(
+    wren: Wren, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [replace(row, status="missing") if row.pack.id == ASR_PACK else row for row in wren.store.list()]
+    monkeypatch.setattr(wren.store, "list", lambda: rows)
+    assert House(wren, tmp_path / "wren.toml").controls.view().models_can_install
+    tasks = {**wren.plan.tasks, "asr": replace(wren.plan.tasks["asr"], model="zipformer-of-mine")}
+    monkeypatch.setattr(wren, "plan", replace(wren.plan, tasks=tasks))
+    assert not House(wren, tmp_path / "wren.toml").controls.view().models_can_install
 
 
 def test_a_restart_is_asked_for_and_returned_from_at_once(house: House) -> None:

@@ -9,7 +9,9 @@ import numpy as np
 from appliance.audio.frame import FRAME_SAMPLES, Frame, Framer, Samples
 from appliance.errors import SpeechError
 from appliance.intent.types import Reply, Understanding, UtteranceId
+from appliance.voice import loop
 from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis, Partial, Reach
+from appliance.voice.runner import LiveRunner
 from models.engines.base import Array, State
 
 RATE_HZ = 16_000
@@ -123,6 +125,29 @@ class FakeSynthesiser:
                 raise SpeechError("the fake synthesiser was told to fail")
             self.made += 1
             yield np.full(2205, 0.1, np.float32)
+
+
+class FakePlayer:
+    """Has played everything the moment it is complete; or never says so."""
+
+    silent = False
+
+    def __init__(self, runner: LiveRunner) -> None:
+        self._runner = runner
+        self._generation = 0
+
+    def begin(self, generation: int, rate_hz: int) -> None:
+        self._generation = generation
+
+    def write(self, samples: Samples) -> None:
+        return None
+
+    def finish(self) -> None:
+        if not self.silent:
+            self._runner.post(loop.Played(self._generation))
+
+    def stop(self) -> None:
+        return None
 
 
 def speech(seconds: float, seed: int = 0) -> Samples:

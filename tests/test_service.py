@@ -14,13 +14,12 @@ from appliance.hub import Hub
 from appliance.intent.types import Reply, Understanding, UtteranceId
 from appliance.service import LOCAL, MAX_SESSIONS, Service, SessionLimitError
 from appliance.strain import Strain
-from appliance.voice import loop
 from appliance.voice.endpoint import SilenceEndpoint
 from appliance.voice.parts import Player, Runner, SessionParts
 from appliance.voice.runner import LiveRunner
 from appliance.voice.session import Session
 from appliance.voice.vad import VoiceActivity
-from tests.fakes import FakeRecogniser, FakeSynthesiser, FakeThinker, FakeVadEngine
+from tests.fakes import FakePlayer, FakeRecogniser, FakeSynthesiser, FakeThinker, FakeVadEngine
 
 
 class FakeWren:
@@ -43,26 +42,6 @@ class FakeWren:
             player=player,
         )
         return Session(name, parts, runner, emit)
-
-
-class FakePlayer:
-    """Has played everything the moment it is complete."""
-
-    def __init__(self, runner: LiveRunner) -> None:
-        self._runner = runner
-        self._generation = 0
-
-    def begin(self, generation: int, rate_hz: int) -> None:
-        self._generation = generation
-
-    def write(self, samples: object) -> None:
-        return None
-
-    def finish(self) -> None:
-        self._runner.post(loop.Played(self._generation))
-
-    def stop(self) -> None:
-        return None
 
 
 @pytest.fixture

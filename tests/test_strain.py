@@ -18,7 +18,6 @@ from appliance.intent.types import Reply, Understanding, UtteranceId
 from appliance.service import LOCAL, Service
 from appliance.strain import Strain
 from appliance.telemetry.strain import StrainSettings
-from appliance.voice import loop
 from appliance.voice.asr.protocol import Bias, Cancel, Hypothesis
 from appliance.voice.breaker import BreakerSettings
 from appliance.voice.endpoint import SilenceEndpoint
@@ -28,10 +27,9 @@ from appliance.voice.loop import Phase
 from appliance.voice.meter import Metered
 from appliance.voice.parts import Player, Runner, SessionParts
 from appliance.voice.relief import LIGHT_VOICE, NO_GUESSES
-from appliance.voice.runner import LiveRunner
 from appliance.voice.session import Session
 from appliance.voice.vad import VoiceActivity
-from tests.fakes import FakeRecogniser, FakeSynthesiser, FakeThinker, FakeVadEngine, frames, silence, speech
+from tests.fakes import FakePlayer, FakeRecogniser, FakeSynthesiser, FakeThinker, FakeVadEngine, frames, silence, speech
 
 LIMITS = TimeLimits(
     recognition_s=0.3, recognition_factor=0.0, intent_s=0.3, home_s=0.3, commit_s=0.3, piece_s=0.3, playback_s=0.3
@@ -164,29 +162,6 @@ class FakeWren:
             share=lambda: 0.0,
         )
         return Session(name, parts, runner, emit)
-
-
-class FakePlayer:
-    """Has played everything the moment it is complete; or never says so."""
-
-    silent = False
-
-    def __init__(self, runner: LiveRunner) -> None:
-        self._runner = runner
-        self._generation = 0
-
-    def begin(self, generation: int, rate_hz: int) -> None:
-        self._generation = generation
-
-    def write(self, samples: object) -> None:
-        return None
-
-    def finish(self) -> None:
-        if not self.silent:
-            self._runner.post(loop.Played(self._generation))
-
-    def stop(self) -> None:
-        return None
 
 
 class House:

@@ -130,14 +130,19 @@ def test_it_never_swings_faster_than_it_holds(story: list[tuple[float, str, floa
         before, changed_s = monitor.taken, now_s
 
 
-@given(STORY)
-def test_after_any_story_rest_leads_back_to_the_top(story: list[tuple[float, str, float, float]]) -> None:
-    monitor = _monitor()
-    now_s = 0.0
+def _lived(story: list[tuple[float, str, float, float]]) -> tuple[StrainMonitor, float]:
+    """A monitor after a story, and the time that it is then."""
+    monitor, now_s = _monitor(), 0.0
     for wait_s, stage, rtf, age_s in story:
         now_s += wait_s
         monitor.note(stage, rtf, age_s, now_s)
         monitor.step(now_s)
+    return monitor, now_s
+
+
+@given(STORY)
+def test_after_any_story_rest_leads_back_to_the_top(story: list[tuple[float, str, float, float]]) -> None:
+    monitor, now_s = _lived(story)
     for _ in range(200):
         now_s += 10.0
         monitor.step(now_s)
@@ -146,12 +151,7 @@ def test_after_any_story_rest_leads_back_to_the_top(story: list[tuple[float, str
 
 @given(STORY)
 def test_strain_that_a_deeper_step_helps_is_never_left_standing(story: list[tuple[float, str, float, float]]) -> None:
-    monitor = _monitor()
-    now_s = 0.0
-    for wait_s, stage, rtf, age_s in story:
-        now_s += wait_s
-        monitor.note(stage, rtf, age_s, now_s)
-        monitor.step(now_s)
+    monitor, now_s = _lived(story)
     for _ in range(12):
         now_s += 1.5
         monitor.note("recognition", 3.0, 0.0, now_s)

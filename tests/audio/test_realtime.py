@@ -56,10 +56,11 @@ def test_the_answer_is_what_the_kernel_has(waiting: int, limits: None) -> None:
     assert os.sched_getscheduler(0) == os.SCHED_OTHER, "only the thread that was meant"
 
 
-def test_trying_leaves_no_thread_behind(limits: None) -> None:
+def test_trying_tells_what_a_thread_of_sound_would_get_and_leaves_none_behind(waiting: int, limits: None) -> None:
     before = threading.active_count()
-    assert may_be_realtime().how in ("fifo", "rtkit", "usual")
+    assert may_be_realtime().how == raise_thread(waiting).how
     assert threading.active_count() == before
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
 def test_without_the_right_and_without_a_bus_it_says_so(

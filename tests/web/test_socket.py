@@ -48,14 +48,19 @@ async def converse(page: RunningPage, text: str, rate_hz: int, encoding: str) ->
     async with talker(page) as talk:
         await talk.send(type="start", rate_hz=rate_hz, encoding=encoding)
         await talk.until("started")
-        speaking = asyncio.create_task(talk.speak(sound, rate_hz, encode))
-        ending = await talk.until("audio_end")
-        await talk.send(type="played", generation=ending["generation"])
-        await talk.until("trace")
-        speaking.cancel()
-        await talk.send(type="stop")
-        await talk.until("stopped")
+        await hear_out(talk, talk.speak(sound, rate_hz, encode))
     return talk
+
+
+async def hear_out(talk: Talker, speaking: Coroutine[object, object, None]) -> None:
+    """Take the answer to what is being said, and end the session."""
+    speaker = asyncio.create_task(speaking)
+    ending = await talk.until("audio_end")
+    await talk.send(type="played", generation=ending["generation"])
+    await talk.until("trace")
+    speaker.cancel()
+    await talk.send(type="stop")
+    await talk.until("stopped")
 
 
 def test_a_spoken_command_is_heard_understood_and_answered_in_sound(page: RunningPage) -> None:
@@ -250,13 +255,7 @@ def test_a_command_with_a_hole_in_it_that_the_page_tells_of_is_understood(
                 await talk.send(type="missed", samples=hole.stop - hole.start)
                 await talk.speak(sound[hole.stop :], 16_000, s16le)
 
-            speaking = asyncio.create_task(speak())
-            ending = await talk.until("audio_end")
-            await talk.send(type="played", generation=ending["generation"])
-            await talk.until("trace")
-            speaking.cancel()
-            await talk.send(type="stop")
-            await talk.until("stopped")
+            await hear_out(talk, speak())
         return talk
 
     talk = run(scenario())

@@ -128,6 +128,10 @@ def test_cancelling_ends_when_the_room_is_quiet_and_the_joins_are_smooth(played:
     assert not any(states[:100])
     assert all(states[105:300])
     assert not any(states[345:])
+    joins = [160 * i for i in range(1, len(states)) if states[i] != states[i - 1]]
+    assert len(joins) == 2
+    steps = np.abs(np.diff(np.concatenate(heard)))
+    assert max(steps[join - 2 : join + 2].max() for join in joins) < 1.2 * np.abs(np.diff(tone)).max()
     # Nothing came back of the reply, so that the tone must go through as it is; but for the filter's first guesses.
     assert np.array_equal(np.concatenate(heard[346:]), tone[346 * 160 :][: (len(heard) - 346) * 160])
 

@@ -18,11 +18,11 @@ from appliance.audio.ring import PreRoll
 from appliance.events import Listener
 from appliance.intent.types import UtteranceId
 from appliance.voice import loop
-from appliance.voice.asr.acceptance import clearly_heard
-from appliance.voice.asr.protocol import Extension, Hypothesis
+from appliance.voice.asr.protocol import Hypothesis
 from appliance.voice.budget import SpeculationBudget
-from appliance.voice.endpoint import Evidence, Verdict
-from appliance.voice.guesses import Ahead, Steadiness
+from appliance.voice.ending import Ending
+from appliance.voice.endpoint import Verdict
+from appliance.voice.guesses import Ahead
 from appliance.voice.hearing import Heard, Hearing
 from appliance.voice.interruptions import SPEECH_S, Interruptions
 from appliance.voice.loop import LoopState, Phase
@@ -72,9 +72,6 @@ _INTERRUPTING_S: Final = 0.5
 """An utterance that begins so soon after a reply was cut off is what cut it off."""
 _GAP_FRAMES: Final = 2
 _NEVER: Final = float("-inf")
-_SURE_QUIET_S: Final = 0.3
-"""Behind so much quiet, nothing read is nothing said. Sooner, the end of a short word may not be there yet."""
-_CLOSING: Final = (".", "?", "!")
 
 
 class Session:
@@ -98,17 +95,13 @@ class Session:
         self._state = LoopState()
         self._utterance = UtteranceId("")
         self._hearing = False
-        self._started_s = 0.0
         self._earliest_s = 0.0
-        self._went_on_s = _NEVER
-        self._guess_from_s = _NEVER
         self._speaking = False
         self._heard: Heard | None = None
         self._next_seq = 0
         self._announced = False
-        self._follow_up_due = self._following_up = False
-        self._near_only = False
-        self._steady = Steadiness()
+        self._follow_up_due = False
+        self._ending = Ending(self._settings.speculation.sure_s, self._may_guess)
         self._budget = SpeculationBudget(self._settings.speculation)
         self._recognitions = Recognitions(parts.recogniser, parts.bias, runner.submit, self._settings)
         self._thinking = Thinking(parts.thinker, self._settings.area, runner.submit)
@@ -257,9 +250,9 @@ class Session:
             self._emit(events.SpeechEnded(speech.ended_s, self.name, self._utterance))
         self._speaking = speech.speaking
         guessed_s = self._recognitions.heard_until_s
-        if guessed_s is not None and self._ears.goes_on(guessed_s, near=self._near_only):
+        if guessed_s is not None and self._ears.goes_on(guessed_s, near=self._ending.near_only):
             # Voice activity takes long to say that speech began again, and says nothing where it had not let go.
-            self._went_on_s = heard.now_s
+            self._ending.went_on(heard.now_s)
             self._resumed()
         self._decide(heard)
         if speech.speaking and self._state.phase is Phase.LISTENING and (share := self._parts.share()):
@@ -288,12 +281,11 @@ class Session:
     def _decide(self, heard: Heard) -> None:
         if self._state.phase is not Phase.LISTENING:
             return
-        evidence = self._evidence(heard)
+        state = self._state
+        evidence = self._ending.evidence(heard, state.hypothesis, state.accepted, self._runner.now())
         decision = self._parts.endpoint.decide(evidence)
         if decision.verdict is Verdict.LIKELY:
-            due = heard.now_s >= self._guess_from_s
-            if due and (evidence.silence_s >= self._settings.speculation.sure_s or self._may_guess()):
-                self._near_only = heard.quiet_s == 0.0 and heard.silence_s == 0.0
+            if self._ending.guess_due(heard, evidence.silence_s):
                 self._step(loop.LikelyEnd())
         elif decision.verdict is Verdict.END:
             self._emit(events.EndpointReached(self._runner.now(), self.name, self._utterance, decision.reason))
@@ -302,26 +294,6 @@ class Session:
                 ended_s = self._ears.loud_s or heard.now_s
                 self._emit(events.SpeechEnded(ended_s, self.name, self._utterance))
             self._step(loop.EndpointFound(decision.reason))
-
-    def _evidence(self, heard: Heard) -> Evidence:
-        accepted, hypothesis = self._state.accepted, self._state.hypothesis
-        reach = None if hypothesis is None else hypothesis.reach
-        return Evidence(
-            listening_s=heard.now_s - self._started_s,
-            speech_s=heard.speech.speech_s,
-            silence_s=min(heard.silence_s, heard.now_s - self._went_on_s),
-            understood=None if accepted is None else accepted.understanding.intent is not None,
-            no_speech_s=self._settings.follow_up_s if self._following_up else None,
-            quiet_s=heard.quiet_s,
-            faint_s=heard.faint_s,
-            certain=accepted is not None and accepted.certain,
-            verbatim=reach is not None and reach.complete,
-            clear=hypothesis is not None and clearly_heard(hypothesis),
-            closed=hypothesis is not None and hypothesis.text.endswith(_CLOSING),
-            unfinished=hypothesis is not None and _unfinished(hypothesis),
-            extension=Extension.NONE if accepted is None else accepted.extension,
-            steady_s=self._steady.lasted_s(self._runner.now()),
-        )
 
     def _may_guess(self) -> bool:
         return self._budget.allows(self._runner.now(), self._parts.share())
@@ -345,17 +317,13 @@ class Session:
 
     def _too_soon_for(self, hypothesis: Hypothesis) -> bool:
         """Whether nothing was read where it may yet be: then it is looked at again, once it is surely quiet."""
-        heard = self._heard
-        if hypothesis.text or hypothesis.phrase or self._state.phase is not Phase.LISTENING or heard is None:
+        if self._state.phase is not Phase.LISTENING or self._heard is None:
             return False
-        if not 0.0 < heard.quiet_s < _SURE_QUIET_S:
-            return False
-        self._guess_from_s = heard.now_s - heard.quiet_s + _SURE_QUIET_S
-        return True
+        return self._ending.too_soon_for(hypothesis, self._heard)
 
     def _partial_judged(self, message: PartialJudged) -> None:
         if message.generation == self._state.generation and self._state.phase is Phase.LISTENING:
-            self._steady.add(message.accepted, self._runner.now())
+            self._ending.judged(message.accepted, self._runner.now())
 
     def _budget_for(self, message: ChunkMade) -> None:
         if self._reply.chunk_made(message):
@@ -392,23 +360,23 @@ class Session:
 
     def _start(self, effect: loop.Start) -> None:
         self._utterance = self._new_utterance()
-        self._following_up, self._follow_up_due = self._follow_up_due, False
-        self._started_s = self._runner.now()
-        self._went_on_s = _NEVER
+        following_up, self._follow_up_due = self._follow_up_due, False
+        started_s = self._runner.now()
+        self._ending.begin(started_s, self._settings.follow_up_s if following_up else None)
         # Without a wake word, what was said just before the button was pressed belongs to the utterance.
-        self._earliest_s = self._started_s - self._settings.pre_roll_s
-        self._interrupting = self._rings() or self._started_s - self._cut_off_s < _INTERRUPTING_S
-        if self._following_up:
+        self._earliest_s = started_s - self._settings.pre_roll_s
+        self._interrupting = self._rings() or started_s - self._cut_off_s < _INTERRUPTING_S
+        if following_up:
             # Before this moment the reply sounded.
-            self._earliest_s = self._started_s
+            self._earliest_s = started_s
         elif effect.wake is not None:
-            self._earliest_s = _quietest_s(self._ring.last(self._settings.wake_overlap_s), self._started_s)
+            self._earliest_s = _quietest_s(self._ring.last(self._settings.wake_overlap_s), started_s)
         self._recognitions.begin()
         self._ahead = Ahead()
         self._rearm()
         self._said_from_s, self._interrupted_s = self._interrupted_s, None
         self._parts.endpoint.reset()
-        self._emit(events.ListeningStarted(self._started_s, self.name, self._utterance, effect.wake))
+        self._emit(events.ListeningStarted(started_s, self.name, self._utterance, effect.wake))
 
     def _new_utterance(self) -> UtteranceId:
         return UtteranceId(f"{self.name}-{uuid.uuid4().hex[:12]}")
@@ -417,13 +385,13 @@ class Session:
         self._hearing = False
         self._speaking = False
         self._said_from_s = None
-        self._steady = Steadiness()
+        self._ending.rearm()
         self._ears.reset()
         self._recognitions.cancel()
         self._parts.recogniser.reset()
 
     def _recognise(self, effect: loop.Recognise) -> None:
-        heard_until_s = self._started_s if self._heard is None else self._heard.now_s
+        heard_until_s = self._ending.started_s if self._heard is None else self._heard.now_s
         now_s, loud_s = self._runner.now(), self._ears.loud_s
         known = self._recognitions.guess(effect.generation, now_s, heard_until_s, loud_s)
         if known is not None:
@@ -495,15 +463,6 @@ class Session:
             self._emit(events.TextRecognised(now_s, self.name, self._utterance, hypothesis.text, hypothesis.logp))
         elif isinstance(signal, loop.Committed) and signal.generation == self._state.generation:
             self._emit(events.ReplyReady(now_s, self.name, self._utterance, signal.reply.text, signal.reply.ok))
-
-
-def _unfinished(hypothesis: Hypothesis) -> bool:
-    """Whether the text is the beginning of a phrase and no whole one, and the phrase found for it goes further (or
-    less far) than what was heard."""
-    reach = hypothesis.reach
-    if reach is None or reach.complete or not reach.inside:
-        return False
-    return len((hypothesis.phrase or "").split()) != len(hypothesis.text.split())
 
 
 def _quietest_s(frames: list[Frame], otherwise_s: float) -> float:

@@ -1,7 +1,9 @@
-"""A small made pack in a wheel, a fake registry to fetch it from, and the real store for tests marked `models`."""
+"""A small made pack in a wheel, and a fake registry to fetch it from. For tests marked `models`: the real store, and
+stores that have its graphs in every precision."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 import zipfile
@@ -13,6 +15,9 @@ import pytest
 
 from models import Catalogue, Progress, Store
 from models.catalogue import RegistryPackage
+from tests.models.engines.variants import store_with_variants
+
+StoreOf = Callable[[str], Store]
 
 CONTENT = {"net.onnx": bytes(range(256)) * 2000, "LICENSE": b"Do as you please.\n"}
 """Files of the made pack."""
@@ -137,3 +142,14 @@ def real_store() -> Iterator[Store]:
     for pack_id in ("moonshine-base-en", "silero-vad", "piper-en-us-joe"):
         store.ensure(pack_id)
     return store
+
+
+@pytest.fixture(scope="session")
+def store_of(real_store: Store, tmp_path_factory: pytest.TempPathFactory) -> StoreOf:
+    """Pack -> a store that has it in every precision; what is missing is made once a session, half a minute for all."""
+
+    @functools.cache
+    def store_of(pack_id: str) -> Store:
+        return store_with_variants(real_store, pack_id, tmp_path_factory.mktemp(f"{pack_id}-variants"))
+
+    return store_of

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pymicro_wakeword
 import pytest
 
 from models import AsrParameters, TtsParameters, VadParameters, WakeParameters, load_catalogue
@@ -64,13 +65,12 @@ def test_parameters_come_with_their_type_or_an_error() -> None:
 
 
 def test_wake_words_are_driven_as_their_library_says() -> None:
-    wakeword = pytest.importorskip("pymicro_wakeword")
     for pack in load_catalogue().pack:
         source = pack.sources[0]
         if not isinstance(source, LibrarySource):
             continue
         parameters = pack.parameters_as(WakeParameters)
-        theirs = wakeword.MicroWakeWord.from_builtin(wakeword.Model(source.resource))
+        theirs = pymicro_wakeword.MicroWakeWord.from_builtin(pymicro_wakeword.Model(source.resource))
         assert theirs.probability_cutoff == parameters.probability_cutoff
         assert theirs.sliding_window_size == parameters.sliding_window
         assert theirs.wake_word.lower() == parameters.phrase

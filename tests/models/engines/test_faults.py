@@ -20,8 +20,8 @@ from models.engines.onnx_cpu import OrtCpuEngine
 from models.engines.onnx_cuda import OrtCudaEngine, Target
 from models.errors import EngineError
 from models.quantize import open_quantised
+from tests.models.conftest import StoreOf
 from tests.models.engines.choices import PACK
-from tests.models.engines.conftest import StoreOf
 from tests.models.engines.fakes import Break, FakeFaults, FakeFaultyEngine, rung
 from tests.models.engines.hearing import CLIPS, clip, hear, tokens
 

@@ -1,4 +1,4 @@
-"""The whole of it on a small real model, and NVIDIA's own parser on the results where it is installed."""
+"""The whole of it on a small real model, and NVIDIA's own parser on the results."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from models import Store
 from models.engines.base import Engine
 from models.errors import CatalogueError, PackMissingError
 from models.quantize import VARIANTS, Material, Options, Score, open_quantised, quantisable, quantise
+from tests.models.conftest import StoreOf
+from tests.models.engines.nvidia import needed
 
 pytestmark = pytest.mark.models
 
@@ -71,14 +73,12 @@ def test_what_was_not_quantised_says_so(store: Store) -> None:
 
 
 @pytest.mark.parametrize("pack_id", quantisable())
-def test_nvidias_parser_takes_what_is_meant_for_tensorrt(real_store: Store, pack_id: str) -> None:
-    """TensorRT-RTX parses without a GPU: `pip install .[tensorrt-check]`, then `wren models quantize`."""
-    trt = pytest.importorskip("tensorrt_rtx", reason="needs the extra tensorrt-check")
-    try:
-        artefact, _ = open_quantised(real_store, pack_id)
-    except PackMissingError as error:
-        pytest.skip(str(error))
+def test_nvidias_parser_takes_what_is_meant_for_tensorrt(store_of: StoreOf, pack_id: str) -> None:
+    """TensorRT-RTX parses without a GPU."""
+    trt = needed("tensorrt_rtx")
+    artefact, _ = open_quantised(store_of(pack_id), pack_id)
     meant = [f for f in artefact.manifest.files if f.precision in ("fp16", "int8-trt")]
+    assert {f.precision for f in meant} == {"fp16", "int8-trt"}
     # The voice's front end has sizes that depend on its values; it stays on the CPU.
     for file in (f for f in meant if f.part != "frontend"):
         logger = trt.Logger(trt.Logger.ERROR)

@@ -24,7 +24,7 @@ from models.engines.tensorrt.provide import BuildAt, Provider
 from models.engines.tensorrt.sources import PARTS, PRECISIONS, golden, reference_engines, spec_for
 from models.progress import Progress
 from models.quantize.sound import read_wav
-from tests.models.engines.conftest import StoreOf
+from tests.models.conftest import StoreOf
 
 pytestmark = pytest.mark.models
 

@@ -24,7 +24,7 @@ from models.engines.tensorrt.profiles import Profile, Span, profiles_for
 from models.engines.tensorrt.sources import PARTS, PRECISIONS, spec_for
 from models.errors import EngineError, EngineRefusedError, ProfileError
 from models.quantize import open_quantised
-from tests.models.engines.conftest import StoreOf
+from tests.models.conftest import StoreOf
 from tests.models.engines.nvidia import needed
 
 needed("tensorrt_rtx")

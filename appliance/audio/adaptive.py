@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["NETWORK", "PLAYBACK", "DepthController", "DepthSettings", "Spread"]
+__all__ = ["NETWORK", "PLAYBACK", "DepthController", "DepthSettings"]
 
 LONGEST_STEP_S: Final = 0.1
 """Time between two observations counts as calm up to this long: nothing was seen in between."""
@@ -48,7 +48,7 @@ NETWORK: Final = DepthSettings(least_s=0.03, most_s=0.3)
 """Of sound from a network, where stalls of a fifth of a second are usual."""
 
 
-class Spread:
+class _Spread:
     """Exponentially weighted mean and deviation of what is observed; the deviation rises faster than it falls."""
 
     def __init__(self, mean_weight: float, rise_weight: float, fall_weight: float) -> None:
@@ -79,7 +79,7 @@ class DepthController:
     def __init__(self, settings: DepthSettings = PLAYBACK) -> None:
         self._settings = settings
         weights = (settings.mean_weight, settings.rise_weight, settings.fall_weight)
-        self._late, self._rtf = Spread(*weights), Spread(*weights)
+        self._late, self._rtf = _Spread(*weights), _Spread(*weights)
         self._target_s = min(max(settings.first_s, settings.least_s), settings.most_s)
         self._seen_s: float | None = None
         self._calm_from_s = 0.0

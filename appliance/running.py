@@ -198,6 +198,11 @@ class LocalAudio:
     def _play_alarm(self, sound: Sound | None) -> None:
         self._player.play_alarm(sound)
 
+    @property
+    def ringing(self) -> bool:
+        """Whether a timer or somebody's alarm rings."""
+        return self._alarm.ringing
+
     def hush(self) -> None:
         """End the ringing."""
         self._alarm.hush()

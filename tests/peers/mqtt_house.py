@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import SecretStr
 
@@ -14,13 +14,18 @@ from appliance.app import Wren
 from appliance.controls import HouseControls
 from appliance.mqtt.client import MqttClient
 from appliance.mqtt.face import Mqtt
+from appliance.running import LocalAudio
 from appliance.service import Service
-from appliance.settings import MqttSettings, Settings, change_settings, load_settings
+from appliance.settings import AudioSettings, MqttSettings, Settings, change_settings, load_settings
 from appliance.web import MachineState
 from tests.mqtt.local_audio import FakeLocalAudio
 from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, until
+from tests.peers.pulse import MICROPHONE, SPEAKER
 
-__all__ = ["House", "ask", "at", "latest", "started", "use_broker"]
+__all__ = ["House", "ask", "at", "latest", "started", "use_broker", "virtual_sound"]
+
+SOUND_S: Final = 30.0
+"""For sound devices to open on a busy machine."""
 
 
 class House:
@@ -53,6 +58,11 @@ class House:
     def base(self) -> str:
         """Of all topics."""
         return self.link.availability_topic.rpartition("/")[0]
+
+    def hear(self) -> None:
+        """Open real sound devices, and wait until they run."""
+        self.local.start()
+        until(lambda: self.local.settled and self.local.state().microphone == "live", "it hears", SOUND_S)
 
     def close(self) -> None:
         """End it as `wren run` does."""
@@ -90,6 +100,12 @@ def started(
         yield house
     finally:
         house.close()
+
+
+def virtual_sound(service: Service, settings: Settings) -> LocalAudio:
+    """Real sound, for `started`, on the virtual devices of the fixture `pulse`."""
+    audio = AudioSettings(microphone=MICROPHONE, speaker=SPEAKER, buffer_frames=480, volume_percent=100)
+    return LocalAudio(service, settings.model_copy(update={"audio": audio}))
 
 
 def latest(watcher: Watcher, topic: str) -> bytes | None:

@@ -25,8 +25,8 @@ from appliance.mqtt.entities_table import ENTITIES
 from appliance.settings import MqttSettings
 from hw.thermal import Reading
 from tests.mqtt.bridge_fakes import FakeControls, FakeService
-from tests.peers.home_assistant import INSTALLATIONS, HomeAssistant, home_assistant, python_of
-from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, mosquitto, until
+from tests.peers.home_assistant import HomeAssistant
+from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
@@ -70,21 +70,8 @@ def connected(broker: Mosquitto, mode: Mode) -> Iterator[Wren]:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path_factory.mktemp("mosquitto")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=INSTALLATIONS)
-def installation(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, broker: Mosquitto
-) -> Iterator[tuple[HomeAssistant, Mode]]:
-    """A Home Assistant that knows only components, and one that takes whole devices."""
-    requirements, version, mode = request.param
-    # The newer one needs a Python that Wren itself does not.
-    python = python_of(requirements, version, required=mode == "components")
-    with home_assistant(python, tmp_path_factory.mktemp("hass"), broker) as running:
-        yield running, mode
+def broker(lasting_broker: Mosquitto) -> Mosquitto:
+    return lasting_broker
 
 
 @pytest.fixture

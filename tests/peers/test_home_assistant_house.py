@@ -13,13 +13,11 @@ import pytest
 from appliance.app import Wren
 from appliance.cli import main
 from appliance.mqtt.discovery import Mode
-from appliance.running import LocalAudio
-from appliance.service import Service
-from appliance.settings import AudioSettings, Settings, load_settings
-from tests.peers.home_assistant import INSTALLATIONS, HomeAssistant, home_assistant, python_of
-from tests.peers.mosquitto import Mosquitto, mosquitto, until
-from tests.peers.mqtt_house import House, at, started, use_broker
-from tests.peers.pulse import MICROPHONE, SPEAKER, PulseServer, Recording, pulse_server
+from appliance.settings import load_settings
+from tests.peers.home_assistant import HomeAssistant
+from tests.peers.mosquitto import Mosquitto, until
+from tests.peers.mqtt_house import House, at, started, use_broker, virtual_sound
+from tests.peers.pulse import PulseServer, Recording
 from tests.voice.conftest import say
 
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(2400)]
@@ -30,27 +28,8 @@ SOUND_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path_factory.mktemp("mosquitto")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def pulse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulseServer]:
-    with pulse_server(tmp_path_factory.mktemp("pulse")) as running:
-        running.ready()
-        yield running
-
-
-@pytest.fixture(scope="module", params=INSTALLATIONS)
-def installation(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, broker: Mosquitto
-) -> Iterator[tuple[HomeAssistant, Mode]]:
-    """As in the tests of single entities."""
-    requirements, version, mode = request.param
-    python = python_of(requirements, version, required=mode == "components")
-    with home_assistant(python, tmp_path_factory.mktemp("hass"), broker) as running:
-        yield running, mode
+def broker(lasting_broker: Mosquitto) -> Mosquitto:
+    return lasting_broker
 
 
 @pytest.fixture
@@ -62,18 +41,12 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Mosquitto) -> 
     main(["mqtt", "remove"])  # where the test failed before that: its device must not be in the way of the next one
 
 
-def _sound(service: Service, settings: Settings) -> LocalAudio:
-    audio = AudioSettings(microphone=MICROPHONE, speaker=SPEAKER, buffer_frames=480, volume_percent=100)
-    return LocalAudio(service, settings.model_copy(update={"audio": audio}))
-
-
 def test_the_whole_of_wren_from_its_first_appearance_to_its_removal(
     wren: Wren, installation: tuple[HomeAssistant, Mode], broker: Mosquitto, pulse: PulseServer, file: Path
 ) -> None:
     home, mode = installation
-    with started(wren, at(broker, discovery=mode), file, _sound) as house:
-        house.local.start()
-        until(lambda: house.local.settled and house.local.state().microphone == "live", "it hears", SOUND_S)
+    with started(wren, at(broker, discovery=mode), file, virtual_sound) as house:
+        house.hear()
         home.wait_state("number.wren_volume", "100")
         home.wait_state("update.wren_model_packs", "off")
         _what_is_said_here_is_shown_there(wren, home, pulse)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,25 +14,10 @@ import pytest
 from appliance.app import Wren
 from appliance.audio.sounds import Sound
 from appliance.settings import MqttSettings
-from tests.peers.mosquitto import Mosquitto, Watcher, free_port, mosquitto, need_mosquitto, until
+from tests.peers.mosquitto import Mosquitto, Watcher, free_port, need_mosquitto, until
 from tests.peers.mqtt_house import ask, at, latest, started
 
 pytestmark = pytest.mark.models
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    folder = tmp_path / "broker"
-    folder.mkdir()
-    with mosquitto(folder) as running:
-        yield running
-
-
-@pytest.fixture
-def watcher(broker: Mosquitto) -> Iterator[Watcher]:
-    watching = Watcher(broker, "wren/#")
-    yield watching
-    watching.close()
 
 
 @pytest.fixture(autouse=True)

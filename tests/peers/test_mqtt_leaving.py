@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,10 @@ import pytest
 from appliance.app import Wren
 from appliance.cli import main
 from appliance.mqtt import bridge
-from tests.peers.mosquitto import Mosquitto, Watcher, mosquitto, until
+from tests.peers.mosquitto import Mosquitto, Watcher, until
 from tests.peers.mqtt_house import House, at, latest, started, use_broker
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    folder = tmp_path / "broker"
-    folder.mkdir()
-    with mosquitto(folder) as running:
-        yield running
 
 
 @pytest.fixture

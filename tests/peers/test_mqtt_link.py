@@ -32,20 +32,6 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
-@pytest.fixture
-def watcher(broker: Mosquitto) -> Iterator[Watcher]:
-    watching = Watcher(broker, "wren/#")
-    yield watching
-    watching.close()
-
-
-@pytest.fixture
-def gate(broker: Mosquitto) -> Iterator[Gate]:
-    standing = Gate(broker.port)
-    yield standing
-    standing.close()
-
-
 def settings(port: int, user: str = "wren", **changes: Any) -> MqttSettings:
     return MqttSettings(
         host="127.0.0.1", port=port, username=user, password=SecretStr(PASSWORDS.get(user, "wrong"))

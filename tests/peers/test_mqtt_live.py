@@ -18,12 +18,10 @@ import pytest
 
 from appliance.app import Wren
 from appliance.audio.frame import Samples
-from appliance.running import LocalAudio
-from appliance.service import LOCAL, Service
-from appliance.settings import AudioSettings, Settings
+from appliance.service import LOCAL
 from tests.peers.mosquitto import PASSWORDS, Gate, Mosquitto, Watcher, mosquitto, until
-from tests.peers.mqtt_house import House, ask, at, latest, started
-from tests.peers.pulse import MICROPHONE, SPEAKER, PulseServer, pulse_server
+from tests.peers.mqtt_house import House, ask, at, latest, started, virtual_sound
+from tests.peers.pulse import PulseServer
 from tests.voice.conftest import say
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
@@ -37,18 +35,6 @@ LONG = (
 )
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulseServer]:
-    with pulse_server(tmp_path_factory.mktemp("pulse")) as running:
-        yield running
-
-
-@pytest.fixture
-def pulse(server: PulseServer) -> PulseServer:
-    server.ready()
-    return server
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     folder = tmp_path / "broker"
@@ -58,32 +44,12 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 @pytest.fixture
-def watcher(broker: Mosquitto) -> Iterator[Watcher]:
-    watching = Watcher(broker, "wren/#")
-    yield watching
-    watching.close()
-
-
-@pytest.fixture
-def gate(broker: Mosquitto) -> Iterator[Gate]:
-    standing = Gate(broker.port)
-    yield standing
-    standing.close()
-
-
-@pytest.fixture
 def house(
     wren: Wren, pulse: PulseServer, broker: Mosquitto, gate: Gate, watcher: Watcher, tmp_path: Path
 ) -> Iterator[House]:
     """Wren, with ears and a voice, at the broker."""
-
-    def sound(service: Service, settings: Settings) -> LocalAudio:
-        audio = AudioSettings(microphone=MICROPHONE, speaker=SPEAKER, buffer_frames=480, volume_percent=100)
-        return LocalAudio(service, settings.model_copy(update={"audio": audio}))
-
-    with started(wren, at(broker, port=gate.port), tmp_path / "wren.toml", sound) as running:
-        running.local.start()
-        until(lambda: running.local.settled and running.local.state().microphone == "live", "it hears", ANSWER_S)
+    with started(wren, at(broker, port=gate.port), tmp_path / "wren.toml", virtual_sound) as running:
+        running.hear()
         until(lambda: latest(watcher, f"{running.base}/availability") == b"online", "online")
         yield running
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,23 +21,11 @@ from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.probe import probe_block
 from appliance.audio.sounds import Sound
 from tests.audio.fakes import eventually
-from tests.peers.pulse import MIC_RATE_HZ, MICROPHONE, SPEAKER, SPEAKER_RATE_HZ, PulseServer, pulse_server
+from tests.peers.pulse import MIC_RATE_HZ, MICROPHONE, SPEAKER, SPEAKER_RATE_HZ, PulseServer
 
 WREN = Path(sys.executable).with_name("wren")
 VOICE_RATE_HZ = 22_050
 LOUD = PlayerSettings(volume=100.0)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulseServer]:
-    with pulse_server(tmp_path_factory.mktemp("pulse")) as running:
-        yield running
-
-
-@pytest.fixture
-def pulse(server: PulseServer) -> PulseServer:
-    server.ready()
-    return server
 
 
 class Ear:

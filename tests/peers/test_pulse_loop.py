@@ -30,7 +30,7 @@ from appliance.voice.loop import Phase
 from appliance.voice.runner import LiveRunner
 from appliance.voice.session import Session
 from tests.audio.fakes import eventually
-from tests.peers.pulse import MIC_RATE_HZ, MICROPHONE, SPEAKER, SPEAKER_RATE_HZ, PulseServer, pulse_server
+from tests.peers.pulse import MIC_RATE_HZ, MICROPHONE, SPEAKER, SPEAKER_RATE_HZ, PulseServer
 
 pytestmark = [pytest.mark.models, pytest.mark.shared]
 
@@ -171,18 +171,6 @@ class Room:
         self.states.append(state)
         if state.kind == "microphone" and lost:
             self.runner.call(self.runner.session.stop)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulseServer]:
-    with pulse_server(tmp_path_factory.mktemp("pulse")) as running:
-        yield running
-
-
-@pytest.fixture
-def pulse(server: PulseServer) -> PulseServer:
-    server.ready()
-    return server
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 
 from appliance.app import Wren
 from appliance.audio.resample import MonoResampler
-from tests.peers.pulse import MIC_RATE_HZ, SPEAKER_RATE_HZ, PulseServer, pulse_server
+from tests.peers.pulse import MIC_RATE_HZ, SPEAKER_RATE_HZ, PulseServer
 from tests.test_running import running
 from tests.voice.conftest import say
 
@@ -44,12 +44,6 @@ def _eventually(what: Callable[[], bool]) -> None:
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.1)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulseServer]:
-    with pulse_server(tmp_path_factory.mktemp("pulse")) as started:
-        yield started
 
 
 def test_the_started_appliance_hears_answers_and_lets_go_of_its_microphone(

@@ -14,10 +14,11 @@ from typing import Final
 from appliance.audio.frame import FRAME_S, Frame
 from appliance.voice.asr.protocol import Cancel, Cancelled, Recogniser
 from appliance.voice.hearing import Heard
-from appliance.voice.parts import Post, StopJudged
-from appliance.voice.wishes import SilenceBias, asks_for_silence
+from appliance.voice.loop import Phase
+from appliance.voice.parts import Alarm, BargeIn, Post, StopJudged
+from appliance.voice.wishes import SilenceBias, asks_for_silence, wishes_silence
 
-__all__ = ["Interruptions"]
+__all__ = ["BargeIns", "Interruptions"]
 
 BEFORE_S: Final = 0.35
 """Sound before voice activity is sure: it takes 64 ms to be, and soft consonants start early."""
@@ -30,6 +31,8 @@ QUIET_S: Final = 0.15
 """Silence after which a word is over."""
 SPEECH_S: Final = 0.25
 """Plain speech interrupts when it has lasted so long: a cough or a door has not."""
+INTERRUPTING_S: Final = 0.5
+"""An utterance that begins so soon after a reply was cut off is what cut it off."""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,66 @@ class _Burst:
     """When it was last handed to the recogniser, and at first when it began."""
     looked_quiet: bool = False
     """The silence that goes on was looked at already."""
+
+
+class BargeIns:
+    """What interrupts a session, by its setting, and what of the next utterance was said for that alone. Called on the
+    session's thread."""
+
+    def __init__(self, listener: Interruptions | None, alarm: Alarm | None, by: BargeIn) -> None:
+        """`listener`: None where nothing but a wake word can interrupt; `alarm` is what rings there."""
+        self._listener = None if by == "wake" else listener
+        self._by_speech = by == "speech"
+        self._alarm = alarm
+        self._cut_off_s = float("-inf")
+        self._interrupting = False
+        self._began_s: float | None = None
+        self.said_from_s: float | None = None
+        """From when on the utterance is said, where it interrupted by being speech; None: as any other."""
+
+    def push(self, heard: Heard, phase: Phase, since: Callable[[float], Sequence[Frame]]) -> bool:
+        """10 ms were heard; `since` as for `Interruptions.push`. True where plain speech interrupts now."""
+        listener = self._listener
+        if listener is None:
+            return False
+        speaking = phase is Phase.SPEAKING
+        if not speaking and not (phase is Phase.IDLE and self._rings()):
+            listener.quiet()
+            return False
+        listener.push(heard, since)
+        if not (speaking and self._by_speech and listener.speech_s(heard) >= SPEECH_S):
+            return False
+        self._began_s = listener.began_s
+        return True
+
+    def judged(self, message: StopJudged) -> bool:
+        """Take the listener's result: True where all is to be silent; what rings is so already."""
+        return self._listener is not None and self._listener.judged(message) and self._hush()
+
+    def cut_off(self, now_s: float) -> None:
+        """A reply was stopped before its end."""
+        self._cut_off_s = now_s
+
+    def begin(self, now_s: float) -> None:
+        """An utterance begins."""
+        self._interrupting = self._rings() or now_s - self._cut_off_s < INTERRUPTING_S
+        self.said_from_s, self._began_s = self._began_s, None
+
+    def rearm(self) -> None:
+        """What was said so far counts no more."""
+        self.said_from_s = None
+
+    def was_all(self, text: str) -> bool:
+        """Whether the utterance was said to interrupt, and for nothing else: no command. What rings is silent then."""
+        return self._interrupting and wishes_silence(text) and self._hush()
+
+    def _rings(self) -> bool:
+        return self._alarm is not None and self._alarm.ringing
+
+    def _hush(self) -> bool:
+        if self._alarm is not None:
+            self._alarm.hush()
+        return True
 
 
 class Interruptions:

@@ -24,7 +24,7 @@ from appliance.voice.ending import Ending
 from appliance.voice.endpoint import Verdict
 from appliance.voice.guesses import Ahead
 from appliance.voice.hearing import Heard, Hearing
-from appliance.voice.interruptions import SPEECH_S, Interruptions
+from appliance.voice.interruptions import BargeIns, Interruptions
 from appliance.voice.loop import LoopState, Phase
 from appliance.voice.meter import WakeListener
 from appliance.voice.parts import (
@@ -50,7 +50,6 @@ from appliance.voice.reply import ReplyVoice
 from appliance.voice.thinking import Thinking
 from appliance.voice.vad import SpeechState
 from appliance.voice.wake import OwnVoice
-from appliance.voice.wishes import wishes_silence
 
 __all__ = [
     "Message",
@@ -68,10 +67,7 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 
 _RING_S: Final = 2.0
-_INTERRUPTING_S: Final = 0.5
-"""An utterance that begins so soon after a reply was cut off is what cut it off."""
 _GAP_FRAMES: Final = 2
-_NEVER: Final = float("-inf")
 
 
 class Session:
@@ -115,13 +111,8 @@ class Session:
         )
         self._ahead = Ahead()
         self._own_voice = OwnVoice()
-        self._interruptions: Interruptions | None = None
-        if parts.stop_listener is not None and self._settings.barge_in != "wake":
-            self._interruptions = Interruptions(parts.stop_listener, runner.submit)
-        self._cut_off_s = _NEVER
-        self._interrupting = False
-        self._said_from_s: float | None = None
-        self._interrupted_s: float | None = None
+        listener = None if parts.stop_listener is None else Interruptions(parts.stop_listener, runner.submit)
+        self._barge_ins = BargeIns(listener, parts.alarm, self._settings.barge_in)
 
     @property
     def phase(self) -> Phase:
@@ -166,7 +157,8 @@ class Session:
         self._heard = self._ears.push(sound.speech, sound.voice)
         if self._state.phase is Phase.LISTENING:
             self._listen_to(self._heard)
-        self._mind_interruptions(self._heard)
+        if self._barge_ins.push(self._heard, self._state.phase, self._ring.since):
+            self._step(loop.Listen())
         if self._parts.wake is not None:
             self._wake(self._parts.wake, sound)
 
@@ -214,33 +206,12 @@ class Session:
             self._emit(events.WakeHeard(hit.time_s, self.name, hit.name, hit.score))
             self._step(loop.Listen(hit.name))
 
-    def _mind_interruptions(self, heard: Heard) -> None:
-        interruptions = self._interruptions
-        if interruptions is None:
-            return
-        speaking = self._state.phase is Phase.SPEAKING
-        if not speaking and not (self._state.phase is Phase.IDLE and self._rings()):
-            interruptions.quiet()
-            return
-        interruptions.push(heard, self._ring.since)
-        if speaking and self._settings.barge_in == "speech" and interruptions.speech_s(heard) >= SPEECH_S:
-            self._interrupted_s = interruptions.began_s
-            self._step(loop.Listen())
-
     def _stop_judged(self, message: StopJudged) -> None:
         self._budget.spend(message.cost_s)
         if message.error is not None:
             _LOG.warning("session %s: what was said into a reply is not recognised: %s", self.name, message.error)
-        if self._interruptions is not None and self._interruptions.judged(message):
-            self._hush()
+        if self._barge_ins.judged(message):
             self._step(loop.Stop())
-
-    def _rings(self) -> bool:
-        return self._parts.alarm is not None and self._parts.alarm.ringing
-
-    def _hush(self) -> None:
-        if self._parts.alarm is not None:
-            self._parts.alarm.hush()
 
     def _listen_to(self, heard: Heard) -> None:
         speech = heard.speech
@@ -263,9 +234,9 @@ class Session:
         if not self._hearing:
             self._emit(events.SpeechStarted(speech.started_s, self.name, self._utterance))
             self._hearing = True
-            since_s = max(speech.started_s - self._settings.pre_roll_s, self._earliest_s)
-            if self._said_from_s is not None:
-                since_s = self._said_from_s
+            since_s = self._barge_ins.said_from_s
+            if since_s is None:
+                since_s = max(speech.started_s - self._settings.pre_roll_s, self._earliest_s)
             for frame in self._ring.since(since_s):
                 self._parts.recogniser.push(frame)
             self._recognitions.speech_began(speech.started_s)
@@ -365,7 +336,6 @@ class Session:
         self._ending.begin(started_s, self._settings.follow_up_s if following_up else None)
         # Without a wake word, what was said just before the button was pressed belongs to the utterance.
         self._earliest_s = started_s - self._settings.pre_roll_s
-        self._interrupting = self._rings() or started_s - self._cut_off_s < _INTERRUPTING_S
         if following_up:
             # Before this moment the reply sounded.
             self._earliest_s = started_s
@@ -374,7 +344,7 @@ class Session:
         self._recognitions.begin()
         self._ahead = Ahead()
         self._rearm()
-        self._said_from_s, self._interrupted_s = self._interrupted_s, None
+        self._barge_ins.begin(started_s)
         self._parts.endpoint.reset()
         self._emit(events.ListeningStarted(started_s, self.name, self._utterance, effect.wake))
 
@@ -384,7 +354,7 @@ class Session:
     def _rearm(self) -> None:
         self._hearing = False
         self._speaking = False
-        self._said_from_s = None
+        self._barge_ins.rearm()
         self._ending.rearm()
         self._ears.reset()
         self._recognitions.cancel()
@@ -399,8 +369,7 @@ class Session:
             self._runner.post(loop.SpeechResumed() if too_soon else loop.Recognised(effect.generation, known))
 
     def _commit(self, effect: loop.Commit) -> None:
-        if self._interrupting and wishes_silence(effect.understanding.text):
-            self._hush()
+        if self._barge_ins.was_all(effect.understanding.text):
             # As a message: the transition that leads here is still being carried out.
             self._runner.post(loop.Stop())
             return
@@ -420,7 +389,7 @@ class Session:
         self._thinking.cancel(generation)
         self._recognitions.cancel()
         if self._reply.drop():
-            self._cut_off_s = self._runner.now()
+            self._barge_ins.cut_off(self._runner.now())
             self._emit(events.PlaybackEnded(self._runner.now(), self.name, self._utterance, stopped=True))
 
     def _finish(self, effect: loop.Finish) -> None:

@@ -19,8 +19,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pydantic import SecretStr
 
-__all__ = ["PASSWORDS", "Gate", "Mosquitto", "Seen", "Watcher", "free_port", "mosquitto", "until"]
+from appliance.settings import MqttSettings
+
+__all__ = [
+    "PASSWORDS",
+    "Gate",
+    "Mosquitto",
+    "Seen",
+    "Watcher",
+    "at",
+    "free_port",
+    "mosquitto",
+    "need_mosquitto",
+    "until",
+]
 
 PASSWORDS: Final = {
     "wren": "wren-secret",
@@ -186,6 +200,13 @@ require_certificate true
                 *("-CAkey", f"{folder}/ca.key", "-CAcreateserial", "-days", "2"),
                 *("-extfile", f"{folder}/names", "-out", f"{folder}/{name}.pem"),
             )
+
+
+def at(broker: Mosquitto, user: str = "wren", **changes: Any) -> MqttSettings:
+    """Settings that lead there, with one of its accounts."""
+    return MqttSettings(
+        host="127.0.0.1", port=broker.port, username=user, password=SecretStr(PASSWORDS[user])
+    ).model_copy(update=changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import SecretStr
-
 from appliance.app import Wren
 from appliance.controls import HouseControls
 from appliance.mqtt.client import MqttClient
@@ -22,7 +20,7 @@ from tests.mqtt.local_audio import FakeLocalAudio
 from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, until
 from tests.peers.pulse import MICROPHONE, SPEAKER
 
-__all__ = ["House", "ask", "at", "latest", "started", "use_broker", "virtual_sound"]
+__all__ = ["House", "ask", "latest", "started", "use_broker", "virtual_sound"]
 
 SOUND_S: Final = 30.0
 """For sound devices to open on a busy machine."""
@@ -73,12 +71,6 @@ class House:
     def _machine(self) -> MachineState:
         told = () if self._mqtt is None else self._mqtt.degraded
         return MachineState(self.local.state().microphone, told)
-
-
-def at(broker: Mosquitto, user: str = "wren", **changes: Any) -> MqttSettings:
-    return MqttSettings(
-        host="127.0.0.1", port=broker.port, username=user, password=SecretStr(PASSWORDS[user])
-    ).model_copy(update=changes)
 
 
 def use_broker(broker: Mosquitto, file: Path, user: str = "wren", **more: str) -> None:

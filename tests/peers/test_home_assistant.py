@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pytest
-from pydantic import SecretStr
 
 from appliance import events
 from appliance.audio.sounds import Sound
@@ -22,11 +21,10 @@ from appliance.mqtt.client import MqttClient
 from appliance.mqtt.controls import Versions
 from appliance.mqtt.discovery import DeviceInfo, Mode
 from appliance.mqtt.entities_table import ENTITIES
-from appliance.settings import MqttSettings
 from hw.thermal import Reading
 from tests.mqtt.bridge_fakes import FakeControls, FakeService
 from tests.peers.home_assistant import HomeAssistant
-from tests.peers.mosquitto import PASSWORDS, Mosquitto, Watcher, until
+from tests.peers.mosquitto import Mosquitto, Watcher, at, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
@@ -53,10 +51,7 @@ class Wren:
 @contextmanager
 def connected(broker: Mosquitto, mode: Mode) -> Iterator[Wren]:
     """What `wren run` does about MQTT."""
-    settings = MqttSettings(
-        host="127.0.0.1", port=broker.port, username="wren", password=SecretStr(PASSWORDS["wren"]), discovery=mode
-    )
-    link = MqttClient(settings, client_id="wren-box", availability_topic=f"{BASE}/availability")
+    link = MqttClient(at(broker, discovery=mode), client_id="wren-box", availability_topic=f"{BASE}/availability")
     service, controls = FakeService(), FakeControls()
     told = BridgeSettings(DeviceInfo("Wren", "Test machine", "0.1.0", "Kitchen"), discovery=mode)
     bridge = Bridge(link, service, controls, told)  # type: ignore[arg-type]

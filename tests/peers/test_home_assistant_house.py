@@ -15,8 +15,8 @@ from appliance.cli import main
 from appliance.mqtt.discovery import Mode
 from appliance.settings import load_settings
 from tests.peers.home_assistant import HomeAssistant
-from tests.peers.mosquitto import Mosquitto, until
-from tests.peers.mqtt_house import House, at, started, use_broker, virtual_sound
+from tests.peers.mosquitto import Mosquitto, at, until
+from tests.peers.mqtt_house import House, started, use_broker, virtual_sound
 from tests.peers.pulse import PulseServer, Recording
 from tests.voice.conftest import say
 

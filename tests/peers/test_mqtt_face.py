@@ -14,8 +14,8 @@ import pytest
 from appliance.app import Wren
 from appliance.audio.sounds import Sound
 from appliance.settings import MqttSettings
-from tests.peers.mosquitto import Mosquitto, Watcher, free_port, need_mosquitto, until
-from tests.peers.mqtt_house import ask, at, latest, started
+from tests.peers.mosquitto import Mosquitto, Watcher, at, free_port, need_mosquitto, until
+from tests.peers.mqtt_house import ask, latest, started
 
 pytestmark = pytest.mark.models
 

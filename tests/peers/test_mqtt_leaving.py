@@ -10,8 +10,8 @@ import pytest
 from appliance.app import Wren
 from appliance.cli import main
 from appliance.mqtt import bridge
-from tests.peers.mosquitto import Mosquitto, Watcher, until
-from tests.peers.mqtt_house import House, at, latest, started, use_broker
+from tests.peers.mosquitto import Mosquitto, Watcher, at, until
+from tests.peers.mqtt_house import House, latest, started, use_broker
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 

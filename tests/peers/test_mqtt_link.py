@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -17,7 +16,7 @@ from pydantic import SecretStr
 from appliance.mqtt.client import MqttClient
 from appliance.mqtt.protocol import Kind, Message, Refused
 from appliance.settings import MqttSettings
-from tests.peers.mosquitto import PASSWORDS, Gate, Mosquitto, Watcher, mosquitto, until
+from tests.peers.mosquitto import Gate, Mosquitto, Watcher, at, mosquitto, until
 
 BASE = "wren/box"
 AVAILABILITY = f"{BASE}/availability"
@@ -30,12 +29,6 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     # By default this broker drops what waits beyond 1000 messages without a word, hostile or not.
     with mosquitto(tmp_path, extra="max_queued_messages 20000") as running:
         yield running
-
-
-def settings(port: int, user: str = "wren", **changes: Any) -> MqttSettings:
-    return MqttSettings(
-        host="127.0.0.1", port=port, username=user, password=SecretStr(PASSWORDS.get(user, "wrong"))
-    ).model_copy(update=changes)
 
 
 @contextmanager
@@ -57,7 +50,7 @@ def online(client: MqttClient, watcher: Watcher) -> bool:
 def test_discovery_and_state_come_before_online_and_offline_is_the_last_word(
     broker: Mosquitto, watcher: Watcher
 ) -> None:
-    with link(settings(broker.port)) as client:
+    with link(at(broker)) as client:
         client.start()
         until(lambda: online(client, watcher), "online")
         topics = [one.topic for one in watcher.seen]
@@ -76,7 +69,7 @@ def test_discovery_and_state_come_before_online_and_offline_is_the_last_word(
 def test_nothing_is_lost_or_doubled_when_the_broker_restarts_while_we_publish(
     broker: Mosquitto, watcher: Watcher, gate: Gate, end: str
 ) -> None:
-    with link(settings(gate.port)) as client:
+    with link(at(broker, port=gate.port)) as client:
         commands: list[bytes] = []
         client.subscribe(f"{BASE}/set", lambda message: commands.append(message.payload))
         client.start()
@@ -127,7 +120,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_restarts_while_we_publish(
 def test_a_broker_that_hangs_is_noticed_and_what_was_said_meanwhile_comes_once(
     broker: Mosquitto, watcher: Watcher
 ) -> None:
-    with link(settings(broker.port)) as client:
+    with link(at(broker)) as client:
         client.start()
         until(lambda: online(client, watcher) and not client.state().queued, "online")
         broker.hang(hanging=True)
@@ -148,7 +141,7 @@ def test_a_broker_that_hangs_is_noticed_and_what_was_said_meanwhile_comes_once(
 def test_a_link_that_swallows_everything_is_noticed_by_the_silence(
     broker: Mosquitto, watcher: Watcher, gate: Gate
 ) -> None:
-    with link(settings(gate.port)) as client:
+    with link(at(broker, port=gate.port)) as client:
         client.start()
         until(lambda: online(client, watcher) and not client.state().queued, "online")
         gate.swallow(swallowing=True)
@@ -160,7 +153,7 @@ def test_a_link_that_swallows_everything_is_noticed_by_the_silence(
 
 def test_a_wrong_password_does_not_hammer_and_is_said_once(broker: Mosquitto, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    wrong = settings(broker.port, password=SecretStr("hunter2-hunter2"))
+    wrong = at(broker, password=SecretStr("hunter2-hunter2"))
     with link(wrong) as client:
         client.start()
         until(lambda: "mqtt.password" in client.state().reason, "told")
@@ -176,7 +169,7 @@ def test_topics_that_the_broker_denies_are_reported(
     broker: Mosquitto, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("appliance.mqtt.client.ECHO_TIMEOUT_S", 0.3)
-    with link(settings(broker.port, "limited")) as client:
+    with link(at(broker, "limited")) as client:
         client.start()
         until(lambda: online(client, watcher), "online")
         assert client.publish(f"{BASE}/secret", b"1", kind=Kind.STATE, retain=True)
@@ -190,7 +183,7 @@ def test_topics_that_the_broker_denies_are_reported(
 
 def test_a_broker_that_puts_out_whoever_says_what_is_denied_is_not_provoked_again(tmp_path: Path) -> None:
     # Without a limit on its queue this broker does that (see its issue 2579).
-    with mosquitto(tmp_path, extra="max_queued_messages 0") as broker, link(settings(broker.port, "limited")) as client:
+    with mosquitto(tmp_path, extra="max_queued_messages 0") as broker, link(at(broker, "limited")) as client:
         client.on_ready(lambda: client.publish(f"{BASE}/secret", b"1", kind=Kind.STATE, retain=True) and None)
         watching = Watcher(broker, "wren/#")
         client.start()
@@ -207,10 +200,10 @@ def test_a_broker_that_puts_out_whoever_says_what_is_denied_is_not_provoked_agai
 
 @pytest.mark.slow
 def test_another_client_with_our_id_is_reported_and_not_fought(broker: Mosquitto, watcher: Watcher) -> None:
-    with link(settings(broker.port)) as client:
+    with link(at(broker)) as client:
         client.start()
         until(lambda: online(client, watcher), "online")
-        with link(settings(broker.port)) as other:
+        with link(at(broker)) as other:
             other.start()
             for one in (client, other):  # this mosquitto does not say so: it can only be guessed
                 until(lambda one=one: "does another client use our id wren-1" in one.state().reason, "reported")  # type: ignore[misc]
@@ -221,7 +214,7 @@ def test_another_client_with_our_id_is_reported_and_not_fought(broker: Mosquitto
 
 
 def test_a_late_will_does_not_leave_us_offline(broker: Mosquitto, watcher: Watcher) -> None:
-    with link(settings(broker.port)) as client:
+    with link(at(broker)) as client:
         client.start()
         until(lambda: online(client, watcher), "online")
         for _ in range(3):
@@ -233,8 +226,9 @@ def test_a_late_will_does_not_leave_us_offline(broker: Mosquitto, watcher: Watch
 
 def test_tls_with_a_client_certificate_and_without_the_right_authority(broker: Mosquitto, watcher: Watcher) -> None:
     folder = broker.folder
-    right = settings(
-        broker.tls_port,
+    right = at(
+        broker,
+        port=broker.tls_port,
         host="localhost",
         tls=True,
         ca_file=folder / "ca.pem",
@@ -264,7 +258,7 @@ def test_tls_with_a_client_certificate_and_without_the_right_authority(broker: M
 
 
 def test_ten_thousand_hostile_messages_cost_nothing_but_themselves(broker: Mosquitto, watcher: Watcher) -> None:
-    with link(settings(broker.port)) as client:
+    with link(at(broker)) as client:
         good: list[bytes] = []
         refused: list[Refused] = []
 

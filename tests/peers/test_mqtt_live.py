@@ -19,8 +19,8 @@ import pytest
 from appliance.app import Wren
 from appliance.audio.frame import Samples
 from appliance.service import LOCAL
-from tests.peers.mosquitto import PASSWORDS, Gate, Mosquitto, Watcher, mosquitto, until
-from tests.peers.mqtt_house import House, ask, at, latest, started, virtual_sound
+from tests.peers.mosquitto import PASSWORDS, Gate, Mosquitto, Watcher, at, mosquitto, until
+from tests.peers.mqtt_house import House, ask, latest, started, virtual_sound
 from tests.peers.pulse import PulseServer
 from tests.voice.conftest import say
 

@@ -12,14 +12,13 @@ injects faults there (`crash`, `hang`, `out-of-memory`, `refuse`, `loud`).
 from __future__ import annotations
 
 import ctypes
-import enum
 import hashlib
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -28,9 +27,59 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from models.errors import QuantisationRefusedError
-from models.quantize.tensorrt_rules import check_tensorrt_qdq
 from tests.models.engines.fake_cuda import STREAMS, FakeDevice
+from tests.models.engines.fake_tensorrt_network import (
+    ERROR,
+    TYPES,
+    BuilderFlag,
+    DataType,
+    ExecutionContextAllocationStrategy,
+    HardwareCompatibilityLevel,
+    IBuilderConfig,
+    IHostMemory,
+    ILogger,
+    INetworkDefinition,
+    IOptimizationProfile,
+    IProgressMonitor,
+    ITensor,
+    ITimingCache,
+    MemoryPoolType,
+    NetworkDefinitionCreationFlag,
+    OnnxParser,
+    ParserError,
+    TensorIOMode,
+    TensorLocation,
+    tensors,
+)
+
+__all__ = [
+    "Builder",
+    "BuilderFlag",
+    "DataType",
+    "ExecutionContextAllocationStrategy",
+    "FakeDevice",
+    "Faults",
+    "HardwareCompatibilityLevel",
+    "IBuilderConfig",
+    "ICudaEngine",
+    "IExecutionContext",
+    "IHostMemory",
+    "ILogger",
+    "INetworkDefinition",
+    "IOptimizationProfile",
+    "IProgressMonitor",
+    "ITensor",
+    "ITimingCache",
+    "MemoryPoolType",
+    "NetworkDefinitionCreationFlag",
+    "OnnxParser",
+    "ParserError",
+    "Runtime",
+    "TensorIOMode",
+    "TensorLocation",
+    "faults",
+]
+"""TensorRT's names and the fakes' own; what a build is told stands in `fake_tensorrt_network`."""
 
 
 @dataclass
@@ -51,218 +100,6 @@ __version__ = os.environ.get("WREN_FAKE_TENSORRT_VERSION", "10.3.0")
 _MAGIC = b"FAKE-PLAN\n"
 
 
-class DataType(enum.Enum):
-    FLOAT = 0
-    HALF = 1
-    INT8 = 2
-    INT32 = 3
-    BOOL = 4
-    UINT8 = 5
-    INT64 = 8
-
-
-class TensorIOMode(enum.Enum):
-    NONE = 0
-    INPUT = 1
-    OUTPUT = 2
-
-
-class TensorLocation(enum.Enum):
-    DEVICE = 0
-    HOST = 1
-
-
-class MemoryPoolType(enum.Enum):
-    WORKSPACE = 0
-
-
-class BuilderFlag(enum.Enum):
-    VERSION_COMPATIBLE = 13
-
-
-class HardwareCompatibilityLevel(enum.Enum):
-    NONE = 0
-    AMPERE_PLUS = 1
-
-
-class NetworkDefinitionCreationFlag(enum.IntEnum):
-    STRONGLY_TYPED = 1
-
-
-class ExecutionContextAllocationStrategy(enum.Enum):
-    STATIC = 0
-    ON_PROFILE_CHANGE = 1
-    USER_MANAGED = 2
-
-
-class ILogger:
-    class Severity(enum.IntEnum):
-        INTERNAL_ERROR = 0
-        ERROR = 1
-        WARNING = 2
-        INFO = 3
-
-    def log(self, severity: Any, msg: str) -> None:
-        raise NotImplementedError
-
-
-_ERROR = ILogger.Severity.ERROR
-
-
-class IProgressMonitor:
-    def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-        raise NotImplementedError
-
-    def phase_finish(self, phase_name: str) -> None:
-        raise NotImplementedError
-
-    def step_complete(self, phase_name: str, step: int) -> bool:
-        raise NotImplementedError
-
-
-_TYPES = {
-    onnx.TensorProto.FLOAT: (DataType.FLOAT, np.dtype(np.float32)),
-    onnx.TensorProto.FLOAT16: (DataType.HALF, np.dtype(np.float16)),
-    onnx.TensorProto.INT64: (DataType.INT64, np.dtype(np.int64)),
-    onnx.TensorProto.INT32: (DataType.INT32, np.dtype(np.int32)),
-    onnx.TensorProto.INT8: (DataType.INT8, np.dtype(np.int8)),
-    onnx.TensorProto.UINT8: (DataType.UINT8, np.dtype(np.uint8)),
-    onnx.TensorProto.BOOL: (DataType.BOOL, np.dtype(np.bool_)),
-}
-
-
-@dataclass
-class ITensor:
-    name: str
-    kind: int
-    shape: tuple[int, ...]
-
-
-def _tensors(values: Sequence[Any]) -> list[ITensor]:
-    return [
-        ITensor(
-            v.name,
-            v.type.tensor_type.elem_type,
-            tuple(d.dim_value if d.HasField("dim_value") else -1 for d in v.type.tensor_type.shape.dim),
-        )
-        for v in values
-    ]
-
-
-class INetworkDefinition:
-    def __init__(self) -> None:
-        self.model = onnx.ModelProto()
-
-    @property
-    def num_inputs(self) -> int:
-        return len(self.model.graph.input)
-
-    @property
-    def num_layers(self) -> int:
-        return len(self.model.graph.node)
-
-    def get_input(self, index: int) -> ITensor:
-        return _tensors(self.model.graph.input)[index]
-
-
-@dataclass
-class ParserError:
-    text: str
-
-    def desc(self) -> str:
-        return self.text
-
-    def node_name(self) -> str:
-        return ""
-
-    def node_operator(self) -> str:
-        return ""
-
-
-class OnnxParser:
-    def __init__(self, network: INetworkDefinition, logger: ILogger) -> None:
-        self._network, self._logger, self._errors = network, logger, []
-
-    @property
-    def num_errors(self) -> int:
-        return len(self._errors)
-
-    def parse(self, model: bytes) -> bool:
-        try:
-            parsed = onnx.load_model_from_string(model)
-            check_tensorrt_qdq(parsed)
-        except QuantisationRefusedError as error:
-            self._errors.append(ParserError(str(error)))
-            return False
-        except Exception as error:  # noqa: BLE001 (protobuf's errors have no base class)
-            self._errors.append(ParserError(f"Failed to parse the ONNX model: {error}"))
-            return False
-        self._network.model = parsed
-        return True
-
-    def get_error(self, index: int) -> ParserError:
-        return self._errors[index]
-
-
-class IOptimizationProfile:
-    def __init__(self) -> None:
-        self.shapes: dict[str, tuple[tuple[int, ...], ...]] = {}
-
-    def set_shape(self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> None:
-        self.shapes[input] = (tuple(min), tuple(opt), tuple(max))
-
-
-class IHostMemory(bytes):
-    @property
-    def nbytes(self) -> int:
-        return len(self)
-
-
-class ITimingCache:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def serialize(self) -> IHostMemory:
-        return IHostMemory(self.data or b"timed once")
-
-
-class IBuilderConfig:
-    def __init__(self, logger: ILogger) -> None:
-        self._logger = logger
-        self.profiles: list[IOptimizationProfile] = []
-        self.flags: set[Any] = set()
-        self.progress_monitor: Any = None
-        self.builder_optimization_level = 3
-        self.max_aux_streams = -1
-        self.hardware_compatibility_level: Any = HardwareCompatibilityLevel.NONE
-        self._cache: ITimingCache | None = None
-
-    def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
-        for name, (low, usual, high) in profile.shapes.items():
-            if any(not a <= b <= c for a, b, c in zip(low, usual, high, strict=False)):
-                self._logger.log(_ERROR, f"profiles for {name} do not satisfy MIN<=OPT<=MAX")
-                return -1
-        self.profiles.append(profile)
-        return len(self.profiles) - 1
-
-    def set_memory_pool_limit(self, pool: Any, pool_size: int) -> None:
-        assert pool is MemoryPoolType.WORKSPACE
-        assert pool_size > 0
-
-    def set_flag(self, flag: Any) -> None:
-        self.flags.add(flag)
-
-    def create_timing_cache(self, serialized_timing_cache: bytes) -> ITimingCache | None:
-        return None if serialized_timing_cache.startswith(b"junk") else ITimingCache(serialized_timing_cache)
-
-    def set_timing_cache(self, cache: ITimingCache, ignore_mismatch: bool) -> bool:
-        self._cache = cache
-        return not ignore_mismatch
-
-    def get_timing_cache(self) -> ITimingCache | None:
-        return self._cache
-
-
 class Builder:
     def __init__(self, logger: ILogger) -> None:
         self._logger = logger
@@ -280,15 +117,15 @@ class Builder:
         _inject_fault(self._logger)
         if os.environ.get("WREN_FAKE_TENSORRT") == "refuse":
             return None
-        inputs = _tensors(network.model.graph.input)
+        inputs = tensors(network.model.graph.input)
         for tensor in inputs:
             if -1 in tensor.shape and not config.profiles:
-                self._logger.log(_ERROR, "Network has dynamic inputs, but no optimization profile")
+                self._logger.log(ERROR, "Network has dynamic inputs, but no optimization profile")
                 return None
             for number, profile in enumerate(config.profiles):
                 shapes = profile.shapes.get(tensor.name, ())
                 if -1 in tensor.shape and len(shapes) != 3:
-                    self._logger.log(_ERROR, f"{tensor.name} is missing dimensions in profile {number}")
+                    self._logger.log(ERROR, f"{tensor.name} is missing dimensions in profile {number}")
                     return None
         monitor = config.progress_monitor
         monitor.phase_start("Building engine", None, 5)
@@ -321,7 +158,7 @@ def _inject_fault(logger: ILogger) -> None:
         os.write(1, b"and so does another\n")
         print("and complains", file=sys.stderr)
     if fault == "refuse":
-        logger.log(_ERROR, "Could not find any implementation for node {ForeignNode}")
+        logger.log(ERROR, "Could not find any implementation for node {ForeignNode}")
 
 
 class Runtime:
@@ -331,12 +168,12 @@ class Runtime:
 
     def deserialize_cuda_engine(self, serialized_engine: bytes) -> ICudaEngine | None:
         if not serialized_engine.startswith(_MAGIC):
-            self._logger.log(_ERROR, "magicTag == kEXPECTED_MAGIC_TAG failed")
+            self._logger.log(ERROR, "magicTag == kEXPECTED_MAGIC_TAG failed")
             return None
         text, model = serialized_engine[len(_MAGIC) :].split(b"\n", 1)
         header = json.loads(text)
         if header["version"] != __version__ and not (header["compatible"] and self.engine_host_code_allowed):
-            self._logger.log(_ERROR, f"the engine plan file is of version {header['version']}, not {__version__}")
+            self._logger.log(ERROR, f"the engine plan file is of version {header['version']}, not {__version__}")
             return None
         return ICudaEngine(model, header["profiles"], self._logger)
 
@@ -347,7 +184,7 @@ _SHAPES: dict[tuple[str, tuple[Any, ...]], dict[str, tuple[int, ...]]] = {}
 class ICudaEngine:
     def __init__(self, model: bytes, profiles: list[dict[str, Any]], logger: ILogger) -> None:
         graph = onnx.load_model_from_string(model).graph
-        self.inputs, self.outputs = _tensors(graph.input), _tensors(graph.output)
+        self.inputs, self.outputs = tensors(graph.input), tensors(graph.output)
         self.logger, self.profiles = logger, profiles or [{}]
         self.digest = hashlib.sha256(model).hexdigest()
         options = ort.SessionOptions()
@@ -374,7 +211,7 @@ class ICudaEngine:
         return TensorIOMode.INPUT if name in {t.name for t in self.inputs} else TensorIOMode.OUTPUT
 
     def get_tensor_dtype(self, name: str) -> DataType:
-        return _TYPES[self.tensor(name).kind][0]
+        return TYPES[self.tensor(name).kind][0]
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
         return self.tensor(name).shape
@@ -392,14 +229,14 @@ class ICudaEngine:
     def create_execution_context(self, strategy: Any) -> IExecutionContext | None:
         assert strategy is ExecutionContextAllocationStrategy.USER_MANAGED
         if faults.no_context:
-            self.logger.log(_ERROR, "Error Code 2: OutOfMemory")
+            self.logger.log(ERROR, "Error Code 2: OutOfMemory")
             return None
         return IExecutionContext(self)
 
     # ---- the fake's own ---------------------------------------------------------------------------
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        return _TYPES[self.tensor(name).kind][1]
+        return TYPES[self.tensor(name).kind][1]
 
     def compute(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         names = [t.name for t in self.outputs]
@@ -443,7 +280,7 @@ class IExecutionContext:
             low <= n <= high for low, n, high in zip(span[0], shape, span[2], strict=True)
         )
         if not inside:
-            self._engine.logger.log(_ERROR, f"Static dimension mismatch while setting input shape for {name}: {shape}")
+            self._engine.logger.log(ERROR, f"Static dimension mismatch while setting input shape for {name}: {shape}")
             return False
         self._shapes[name] = tuple(shape)
         self._changes += 1
@@ -466,11 +303,11 @@ class IExecutionContext:
     def execute_async_v3(self, stream_handle: int) -> bool:
         stream = STREAMS[stream_handle]
         if faults.no_execute or (faults.no_capture and stream.capturing is not None):
-            self._engine.logger.log(_ERROR, "Error Code 1: Cuda Runtime (an illegal access)")
+            self._engine.logger.log(ERROR, "Error Code 1: Cuda Runtime (an illegal access)")
             return False
         needed = self._engine.get_device_memory_size_for_profile_v2(self._profile)
         if self._scratch is None or self._scratch[1] < needed or len(self._addresses) < self._engine.num_io_tensors:
-            self._engine.logger.log(_ERROR, "no memory for activations, or no address for a tensor")
+            self._engine.logger.log(ERROR, "no memory for activations, or no address for a tensor")
             return False
         scratch, shapes, addresses = self._scratch[0], dict(self._shapes), dict(self._addresses)
         captured_at = self._changes if stream.capturing is not None else None

@@ -183,7 +183,7 @@ def _has(kind: Any, member: str) -> bool:
     """Of a class; the fake sets some attributes when it makes an object only."""
     if hasattr(kind, member) or member in getattr(kind, "__dataclass_fields__", {}):
         return True
-    return kind.__module__ == fake_tensorrt.__name__ and f"self.{member}" in inspect.getsource(kind)
+    return kind.__module__.startswith(fake_tensorrt.__name__) and f"self.{member}" in inspect.getsource(kind)
 
 
 # ---- reading the lists ----------------------------------------------------------------------------

@@ -240,7 +240,8 @@ class Wren:
                 hearing = _Hearing(asr.result(), vad.result()["vad"], VadTensors(), SharedAssistant(home), area)
                 return cls(settings, opener, hearing, voice.result())
             except BaseException:
-                pool.shutdown()  # what is being opened still is let go of too
+                # Whatever ended the start, Ctrl-C too: what is open is let go of, and what is being opened still.
+                pool.shutdown()
                 opener.close()
                 raise
 

@@ -196,7 +196,7 @@ def _hear_live(
         for frame, tail in frames:
             wait_s = frame.end_s - runner.now()
             if wait_s > 0:
-                time.sleep(wait_s)
+                time.sleep(wait_s)  # a frame comes when it would have been heard, as from a microphone
             if session.phase is Phase.IDLE:
                 if tail and recorder.finished:
                     break
@@ -242,6 +242,7 @@ class _PacedPlayer:
 
 
 def _rest(phase: Callable[[], Phase], limit_s: float) -> None:
+    """Wait until the session is idle, `limit_s` at most."""
     deadline_s = time.monotonic() + limit_s
     while phase() is not Phase.IDLE and time.monotonic() < deadline_s:
         time.sleep(IDLE_POLL_S)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from appliance.app import Wren
     from appliance.settings import Settings
 
-__all__ = ["Check", "check_settings", "run_checks"]
+__all__ = ["Check", "check_settings", "environment", "run_checks"]
 
 Status = Literal["ok", "warn", "fail"]
 

@@ -45,6 +45,7 @@ class SimulatedRunner:
         self._worker_free_s = 0.0
         self._started: tuple[float, float] | None = None
         self._waiting: list[tuple[float, int, Message]] = []
+        # No bound of its own: a session never has more than a few pieces of work in flight (see `LiveRunner.MAX_WORK`).
         self._work: deque[tuple[float, Callable[[Post], None]]] = deque()
         self._order = itertools.count()
 
@@ -201,7 +202,7 @@ class LiveRunner:
         self._messages: queue.Queue[Message] = queue.Queue(self.MAX_MESSAGES)
         self._work: queue.Queue[tuple[Callable[[Post], None], float] | None] = queue.Queue(self.MAX_WORK)
         self._wakeup = threading.Semaphore(0)
-        self._calls: deque[Callable[[], None]] = deque()
+        self._calls: deque[Callable[[], None]] = deque()  # `call` refuses where `MAX_CALLS` wait
         self._closing = threading.Event()
         self.dropped_frames = 0
         """Frames lost because the session could not keep up."""

@@ -92,7 +92,8 @@ step "wren doctor"
 as_stranger .venv/bin/wren doctor
 
 step "make run: the page without a sound card"
-as_stranger timeout -s INT 60 make run >"$work/run.txt" 2>&1 &
+# Longer than both waits below: who has ended says nothing more.
+as_stranger timeout -s INT 90 make run >"$work/run.txt" 2>&1 &
 runner=$!
 served=
 for _ in $(seq 1 50); do

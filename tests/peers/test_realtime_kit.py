@@ -41,8 +41,9 @@ class FakeKit:
         while True:
             try:
                 call = self._connection.receive()
-            except OSError:
-                return  # the bus is gone: the test is over
+            except OSError:  # the bus is gone: the test is over
+                self._connection.close()
+                return
             if call.header.message_type is not MessageType.method_call:
                 continue
             self.asked.append((call.header.fields[HeaderFields.member], call.body))
@@ -61,11 +62,6 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKit]:
         pytest.skip(message)
     socket, configuration = tmp_path / "bus", tmp_path / "bus.conf"
     configuration.write_text(CONFIGURATION.format(socket=socket), encoding="utf-8")
-    daemon = subprocess.Popen(
-        ["dbus-daemon", f"--config-file={configuration}", "--nofork", "--print-address"], stdout=subprocess.PIPE
-    )
-    assert daemon.stdout is not None
-    daemon.stdout.readline()  # it listens
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={socket}")
 
     def refused(*_: object) -> None:
@@ -74,12 +70,16 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKit]:
     monkeypatch.setattr(os, "sched_setscheduler", refused)
     before = resource.getrlimit(resource.RLIMIT_RTTIME)
     realtime._limit_runs.cache_clear()
-    yield FakeKit(open_dbus_connection(bus="SYSTEM"))
-    resource.setrlimit(resource.RLIMIT_RTTIME, before)
-    realtime._limit_runs.cache_clear()
-    daemon.kill()
-    daemon.wait()
-    daemon.stdout.close()
+    command = ["dbus-daemon", f"--config-file={configuration}", "--nofork", "--print-address"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as daemon:
+        try:
+            assert daemon.stdout is not None
+            daemon.stdout.readline()  # it listens
+            yield FakeKit(open_dbus_connection(bus="SYSTEM"))
+        finally:
+            daemon.kill()
+            resource.setrlimit(resource.RLIMIT_RTTIME, before)
+            realtime._limit_runs.cache_clear()
 
 
 def test_who_may_not_asks_realtime_kit(kit: FakeKit) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from models.engines.base import Engine, StateTensor
-from models.engines.ladder import LadderEngine, Rung, RungChanged
+from models.engines.ladder import LadderEngine, Rung, RungChanged, open_ladders
 from models.engines.quarantine import Quarantine
-from models.engines.watchdog import Watchdog
 from models.files import version_of
 
 __all__ = ["GivenGraphs", "given_rungs", "open_given"]
@@ -56,23 +55,8 @@ def open_given(
     machine: str = "",
 ) -> dict[str, LadderEngine]:
     """A ladder for each graph, the first rung open. Raises `EngineError` where not one rung of a part can be opened."""
-    watchdog = Watchdog(task)
-    ladders: dict[str, LadderEngine] = {}
-    try:
-        for part, rungs in given_rungs(given, threads, machine).items():
-            ladders[part] = LadderEngine(
-                f"{task}.{part}",
-                rungs,
-                given.states.get(part, ()),
-                quarantine=quarantine,
-                watchdog=watchdog,
-                listener=listener,
-            )
-    except BaseException:  # also an interrupt: whoever asked never gets them to close
-        for ladder in ladders.values():
-            ladder.close()
-        raise
-    return ladders
+    rungs = given_rungs(given, threads, machine)
+    return open_ladders(task, rungs, given.states, quarantine=quarantine, listener=listener)
 
 
 def _rung(

@@ -9,7 +9,7 @@ for a run's shapes (`UncoveredShapeError`) serves all others as before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from models.engines.base import StateTensor
 from models.engines.quarantine import Quarantine
@@ -18,7 +18,16 @@ from models.engines.takeover import LadderStream
 from models.engines.watchdog import Watchdog
 from models.errors import EngineError
 
-__all__ = ["LadderEngine", "LadderState", "LadderStream", "Rung", "RungChanged", "RungState", "TimeLimits"]
+__all__ = [
+    "LadderEngine",
+    "LadderState",
+    "LadderStream",
+    "Rung",
+    "RungChanged",
+    "RungState",
+    "TimeLimits",
+    "open_ladders",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -166,3 +175,36 @@ class LadderEngine:
         )
         degraded = serving is not None and any(s.reason for s in slots[: slots.index(serving)])
         return LadderState(ladder.task, serving.rung.name if serving else None, degraded, rows)
+
+
+def open_ladders(
+    task: str,
+    rungs: Mapping[str, Sequence[Rung]],
+    states: Mapping[str, Sequence[StateTensor]],
+    *,
+    quarantine: Quarantine,
+    listener: Listener | None = None,
+) -> dict[str, LadderEngine]:
+    """A ladder for each of a task's graphs, the first rung open: part -> engine, named `task.part`.
+
+    `states`: part -> its recurrent tensors; parts that are left out have none. Raises `EngineError` where not one rung
+    of a part can be opened; nothing stays open then.
+    """
+    watchdog = Watchdog(task)
+    listener = _ignore if listener is None else listener
+    ladders: dict[str, LadderEngine] = {}
+    try:
+        for part, of_part in rungs.items():
+            ladders[part] = LadderEngine(
+                f"{task}.{part}",
+                of_part,
+                states.get(part, ()),
+                quarantine=quarantine,
+                watchdog=watchdog,
+                listener=listener,
+            )
+    except BaseException:  # also an interrupt: whoever asked never gets them to close
+        for ladder in ladders.values():
+            ladder.close()
+        raise
+    return ladders

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from models.convert import Artefact, needs_conversion, open_artefact
 from models.engines.base import Engine, StateTensor
-from models.engines.ladder import LadderEngine, Rung, RungChanged, TimeLimits
+from models.engines.ladder import LadderEngine, Rung, RungChanged, TimeLimits, open_ladders
 from models.engines.quarantine import Quarantine
-from models.engines.watchdog import Watchdog
 from models.errors import EngineError, ModelsError, PackMissingError
 from models.files import version_of
 from models.graphs import form_of
@@ -32,7 +31,6 @@ __all__ = [
     "Kind",
     "converted_before",
     "open_kind",
-    "open_ladder",
     "open_task",
     "quarantine_of",
     "rungs_for",
@@ -91,32 +89,15 @@ def open_task(
     makes TensorRT's engines; None: the machine's own, with the store's cache. Raises `EngineError` where not one rung
     of a part can be opened, and what `rungs_for` raises.
     """
-    quarantine = quarantine_of(store) if quarantine is None else quarantine
-    watchdog = Watchdog(choice.task)
-    ladders: dict[str, LadderEngine] = {}
-    try:
-        for part, rungs in rungs_for(store, choice, parts, machine=machine, provider=provider).items():
-            ladders[part] = open_ladder(store, choice, part, rungs, quarantine, watchdog, listener)
-    except BaseException:  # also an interrupt: whoever asked never gets them to close
-        for ladder in ladders.values():
-            ladder.close()
-        raise
-    return ladders
-
-
-def open_ladder(
-    store: Store,
-    choice: Choice,
-    part: str,
-    rungs: Sequence[Rung],
-    quarantine: Quarantine,
-    watchdog: Watchdog | None = None,
-    listener: Callable[[RungChanged], None] | None = None,
-) -> LadderEngine:
-    """One graph's ladder over given rungs; its name is `task.part`. Raises `EngineError` where none can be opened."""
-    states = store.catalogue.get(choice.model).state_tensors(part)
-    told = {} if listener is None else {"listener": listener}
-    return LadderEngine(f"{choice.task}.{part}", rungs, states, quarantine=quarantine, watchdog=watchdog, **told)
+    rungs = rungs_for(store, choice, parts, machine=machine, provider=provider)
+    pack = store.catalogue.get(choice.model)
+    return open_ladders(
+        choice.task,
+        rungs,
+        {part: pack.state_tensors(part) for part in rungs},
+        quarantine=quarantine_of(store) if quarantine is None else quarantine,
+        listener=listener,
+    )
 
 
 def rungs_for(

@@ -49,7 +49,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parts.add_argument("--negatives", action="store_true", help="false commands in other speech (simulated clock)")
     parts.add_argument("--engines", action="store_true", help="time, memory and errors of every engine that runs here")
     parts.add_argument("--no-live", action="store_true", help="leave out the commands in real time")
-    add_home_options(parser)
+    add_home_options(parser, "commands/home.json beside the recordings")
 
 
 def run(arguments: argparse.Namespace) -> int:

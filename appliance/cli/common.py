@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["add_home_options", "model_store", "open_wren", "print_json", "settings_from", "warn"]
 
 
-def add_home_options(parser: argparse.ArgumentParser) -> None:
-    """`--home` and `--area`."""
+def add_home_options(parser: argparse.ArgumentParser, own: str | None = None) -> None:
+    """`--home` and `--area`; `own` is the home that is meant without them, where it is not that of the settings."""
+    home, area = ("yours, as the settings say; else an example", "the settings', else ") if own is None else (own, "")
     parser.add_argument(
-        "--home",
-        type=Path,
-        metavar="HOME.json",
-        help="the home's areas and entities (default: yours, as the settings say; else an example)",
+        "--home", type=Path, metavar="HOME.json", help=f"the home's areas and entities (default: {home})"
     )
     parser.add_argument(
-        "--area", metavar="NAME", help="area of the microphone (default: the home file's satellite_area)"
+        "--area", metavar="NAME", help=f"area of the microphone (default: {area}the home file's satellite_area)"
     )
 
 

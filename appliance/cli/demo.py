@@ -29,7 +29,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--say", default=COMMAND, metavar="TEXT", help="what is spoken (default: %(default)s)")
     parser.add_argument("-o", dest="out", type=Path, default=OUT, metavar="OUT.wav", help="where the reply goes")
     parser.add_argument("--realtime", action="store_true", help="at the speed of speech, on the wall clock")
-    add_home_options(parser)
+    add_home_options(parser, "an example")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -59,7 +59,7 @@ def attempt(name, function, *arguments):
     say(name, "it crashed")  # stands if the next line is the last one
     try:
         trouble = function(*arguments)
-    except BaseException as error:
+    except BaseException as error:  # also a library that calls exit: the others are still to be tried
         trouble = " ".join(str(error).split())[:160] or type(error).__name__
     say(name, trouble)
 

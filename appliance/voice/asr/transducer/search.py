@@ -61,7 +61,6 @@ class SearchState:
 
     free: tuple[Path, ...]
     beams: tuple[Path, ...]
-    frames: int
 
 
 class Scorer(Protocol):
@@ -111,12 +110,12 @@ class Search:
     def start(self) -> SearchState:
         """Before the first frame."""
         begin = Path(0.0, (), self._scorer.first(), None if self._bias is None else self._bias.start)
-        return SearchState((begin,), () if self._bias is None else (begin,), 0)
+        return SearchState((begin,), () if self._bias is None else (begin,))
 
     def advance(self, state: SearchState, frame: npt.NDArray[np.float32]) -> SearchState:
         """One encoder frame [width] on."""
         free, beams = (self._one if self._max_symbols == 1 else self._several)(state, frame)
-        return SearchState(free, self._with_leads(free, beams), state.frames + 1)
+        return SearchState(free, self._with_leads(free, beams))
 
     def advance_all(self, state: SearchState, frames: Encoded) -> SearchState:
         """Some encoder frames on."""

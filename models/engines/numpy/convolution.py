@@ -87,7 +87,8 @@ def _conv_transpose(node: Node) -> Kernel:
 
 def _geometry(node: Node) -> tuple[int, int, int, int, int]:
     """Groups, dilation, stride, padding before and behind."""
-    if node.attribute("auto_pad", "NOTSET") not in ("NOTSET", ""):
+    # VALID is "no padding": what holds where none is given.
+    if node.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID", ""):
         raise node.refuse(f"auto_pad {node.attributes['auto_pad']}")
     kernel = node.attribute("kernel_shape", [1])
     if len(kernel) != 1:

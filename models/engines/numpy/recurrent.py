@@ -12,13 +12,19 @@ from models.engines.numpy.node import Kernel, Maker, Node
 
 __all__ = ["MAKERS"]
 
+_USUAL: Final = [b"Sigmoid", b"Tanh", b"Tanh"]
+"""Activations of gates, cell and output."""
+
 
 def _lstm(node: Node) -> Kernel:
     """Forward, standard activations; gates in ONNX's order: input, output, forget, cell."""
     for name, usual in (("direction", "forward"), ("layout", 0), ("input_forget", 0)):
         if node.attribute(name, usual) != usual:
             raise node.refuse(f"{name} {node.attributes[name]}")
-    for name in ("activations", "activation_alpha", "activation_beta", "clip"):
+    # Some exporters write down what holds anyway.
+    if list(node.attribute("activations", _USUAL)) != _USUAL:
+        raise node.refuse("activations other than the usual")
+    for name in ("activation_alpha", "activation_beta", "clip"):
         if name in node.attributes:
             raise node.refuse(name)
     if node.inputs > 7:

@@ -111,6 +111,10 @@ def test_convolutions_are_the_standards(
             pads=list(pads), tolerance=1e-5)  # fmt: skip
 
 
+def test_a_convolution_that_says_it_is_not_padded_is_the_standards(compare: Compare) -> None:
+    compare("Conv", {"a": _floats(0, 1, 3, 20)}, {"b": _floats(1, 4, 3, 5)}, auto_pad="VALID", tolerance=1e-5)
+
+
 def test_a_long_convolution_is_done_in_blocks_without_a_seam(compare: Compare) -> None:
     compare("Conv", {"a": _floats(0, 1, 3, 5000)}, {"b": _floats(1, 4, 3, 7)}, kernel_shape=[7], dilations=[3],
             pads=[9, 9], strides=[2], tolerance=1e-5)  # fmt: skip
@@ -295,13 +299,14 @@ def test_dynamic_quantisation_is_the_runtimes(tmp_path: Path, values: list[float
 
 
 @HERE
-@given(steps=st.integers(1, 3), size=st.integers(1, 5), given_state=st.booleans())
-def test_the_lstm_is_the_standards(compare: Compare, steps: int, size: int, given_state: bool) -> None:
+@given(steps=st.integers(1, 3), size=st.integers(1, 5), given_state=st.booleans(), spelt_out=st.booleans())
+def test_the_lstm_is_the_standards(compare: Compare, steps: int, size: int, given_state: bool, spelt_out: bool) -> None:
     inputs = {"a": _floats(0, steps, 1, 4)}
     constants = {"b": _floats(1, 1, 4 * size, 4), "c": _floats(2, 1, 4 * size, size), "d": _floats(3, 1, 8 * size)}
     if given_state:
         inputs |= {"_e": np.zeros(0, np.int32), "f": _floats(4, 1, 1, size), "g": _floats(5, 1, 1, size)}
-    compare("LSTM", inputs, constants, hidden_size=size, outputs=3, tolerance=1e-5)
+    usual = {"activations": ["Sigmoid", "Tanh", "Tanh"]} if spelt_out else {}
+    compare("LSTM", inputs, constants, hidden_size=size, outputs=3, tolerance=1e-5, **usual)
 
 
 # ---- refusals ---------------------------------------------------------------------------------------
@@ -328,6 +333,7 @@ def _engine(folder: Path, op: str, rank: int = 3, opset: int = 17, domain: str =
         ("Conv", {"auto_pad": "SAME_UPPER"}, r"Conv \(the_node\): auto_pad SAME_UPPER"),
         ("Conv", {"kernel_shape": [3, 3]}, "a kernel of 2 dimensions"),
         ("LSTM", {"hidden_size": 1, "direction": "reverse"}, "direction reverse"),
+        ("LSTM", {"hidden_size": 1, "activations": ["Sigmoid", "Relu", "Tanh"]}, "activations other than the usual"),
         ("GatherND", {"batch_dims": 1}, "batch_dims"),
         ("ScatterND", {"reduction": "add"}, "reduction add"),
         ("CumSum", {"exclusive": 1}, "an exclusive"),

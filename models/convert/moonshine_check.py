@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import wave
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from models.engines.onnx_cpu import OrtCpuEngine
 from models.errors import ConversionError
 from models.store import InstalledPack
 
-__all__ = ["check"]
+__all__ = ["Original", "check"]
 
 FP32_TOLERANCE = 1e-3
 """Largest difference of a logit from the original's, FP32: rounding of sums in another order is about 2e-5."""
@@ -28,11 +29,19 @@ _TOKENS = 60
 Floats = npt.NDArray[np.float32]
 
 
-def check(pack: InstalledPack, build: Build) -> None:
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What to compare with: the shipped models, or those with floats where they multiply bytes."""
+
+    encoder: Path
+    decoder: Path
+
+
+def check(pack: InstalledPack, original: Original, build: Build) -> None:
     """Put figures into the build. Raises `ConversionError` when a graph does not do what the original does."""
     p = pack.pack.parameters_as(AsrParameters)
     audio = _read(pack.path("beckett.wav"))
-    tokens, reference = _decode_original(pack, p, audio)
+    tokens, reference = _decode_original(original, p, audio)
     build.checks["tokens"] = len(tokens)
     for precision in ("fp32", "int8"):
         encoder = OrtCpuEngine(build.graph("encoder", precision))
@@ -78,12 +87,15 @@ def _follow(
     return [int(row.argmax()) for row in logits], np.stack(logits)
 
 
-def _decode_original(pack: InstalledPack, p: AsrParameters, audio: Floats) -> tuple[list[int], Floats]:
-    """Tokens and logits [tokens, vocabulary] of a greedy decode by the shipped models."""
-    encoder = OrtCpuEngine(pack.path("encoder_model.ort")).stream()
-    merged = OrtCpuEngine(pack.path("decoder_model_merged.ort"))
+def _decode_original(original: Original, p: AsrParameters, audio: Floats) -> tuple[list[int], Floats]:
+    """Tokens and logits [tokens, vocabulary] of a greedy decode by the original."""
+    engine, merged = OrtCpuEngine(original.encoder), OrtCpuEngine(original.decoder)
     decoder = merged.stream()
-    hidden = encoder.run({"input_values": audio})["last_hidden_state"]
+    # Some exports want to be told what of the sound counts: all of it.
+    every = np.ones(audio.shape, dtype=np.int64)
+    mask: dict[str, Array] = {"attention_mask": every} if "attention_mask" in engine.inputs else {}
+    hidden = engine.stream().run({"input_values": audio, **mask})["last_hidden_state"]
+    mask = {"encoder_attention_mask": every} if "encoder_attention_mask" in merged.inputs else {}
     # The first call ignores the caches, but wants them; it fills the cross-attention's, later ones leave it alone.
     empty = {"decoder": 0, "encoder": 1}
     past: dict[str, Array] = {
@@ -101,7 +113,7 @@ def _decode_original(pack: InstalledPack, p: AsrParameters, audio: Floats) -> tu
             "encoder_hidden_states": hidden,
             "use_cache_branch": np.array([not first]),
         }
-        out = decoder.run(fixed | past)
+        out = decoder.run(fixed | mask | past)
         for name in past:
             if first or ".decoder." in name:
                 past[name] = out[name.replace("past_key_values", "present")]

@@ -1,8 +1,10 @@
 """Moonshine as two small graphs of standard operators, from the weights of the shipped, exported ones.
 
-encoder  audio [1, samples] f32 -> cross_k.i, cross_v.i [1, 8, frames, 52] f32, i = 0 … 7
-decoder  ids [B, L] i64, rows [B] i64, past_k.i, past_v.i [P, 8, T, 52] f32, cross_k.i, cross_v.i
-         -> logits [B, L, 32768] f32, present_k.i, present_v.i [B, 8, T + L, 52] f32
+encoder  audio [1, samples] f32 -> cross_k.i, cross_v.i [1, 8, frames, D] f32, i = 0 … layers - 1
+decoder  ids [B, L] i64, rows [B] i64, past_k.i, past_v.i [P, 8, T, D] f32, cross_k.i, cross_v.i
+         -> logits [B, L, 32768] f32, present_k.i, present_v.i [B, 8, T + L, D] f32
+
+D is 52 in base, which has 8 layers, and 36 in tiny, which has 6.
 
 Architecture: Jeffries et al., "Moonshine: Speech Recognition for Live Transcription and Voice Commands", 2024.
 What differs from the export, without changing the result:
@@ -75,12 +77,12 @@ def encoder_graph(
     x = _audio_frames(g, shape, encoder)
     count = g.node("Gather", g.node("Shape", x, name="frames.shape"), g.index(1), name="frames.count", axis=0)
     positions = g.node("Range", g.index(0), count, g.index(1), name="positions")
-    rotation = _Rotation.at(g, shape, positions, encoder.operand("/rotary_emb/MatMul_output_0"))
+    rotation = _Rotation.at(g, shape, positions, encoder.operand(*_rotary("/rotary_emb")))
     for i in range(shape.layers):
         there, here = f"/layers.{i}", f"layer{i}"
 
         def dense(part: str, there: str = there) -> Floats:
-            return encoder.operand(f"{there}/{part}/MatMul_output_0")
+            return encoder.operand(*_dense(there, part))
 
         y = g.layer_norm(x, encoder.named(f"layers.{i}.input_layernorm.weight"), f"{here}.norm1")
         q, k, v = _self_qkv(g, shape, y, dense, rotation, f"{here}.self")
@@ -115,17 +117,17 @@ def decoder_graph(shape: MoonshineShape, decoder: ShippedWeights, *, int8: bool)
     total = g.node("Add", past, new, name="total.length")
     positions = g.node("Range", past, total, g.index(1), name="positions")
     mask = _causal_mask(g, positions, total)
-    rotation = _Rotation.at(g, shape, positions, decoder.operand("/model/decoder/rotary_emb/MatMul_output_0"))
+    rotation = _Rotation.at(g, shape, positions, decoder.operand(*_rotary("/model/decoder/rotary_emb")))
     for i in range(shape.layers):
         there, here = f"/model/decoder/layers.{i}", f"layer{i}"
 
         def dense(part: str, there: str = there) -> Floats:
-            return decoder.operand(f"{there}/{part}/MatMul_output_0")
+            return decoder.operand(*_dense(there, part))
 
         def named(part: str, i: int = i) -> Floats:
             # The merge of the two exported decoders marks what it shares.
-            name = f"model.decoder.layers.{i}.{part}"
-            return decoder.named(f"{name}_merged_0", name)
+            names = [f"model.decoder.layers.{i}.{name}" for name in _names(part, ".")]
+            return decoder.named(*(f"{name}{mark}" for name in names for mark in ("_merged_0", "")))
 
         y = g.layer_norm(x, named("input_layernorm.weight"), f"{here}.norm1")
         q, k, v = _self_qkv(g, shape, y, dense, rotation, f"{here}.self")
@@ -141,14 +143,35 @@ def decoder_graph(shape: MoonshineShape, decoder: ShippedWeights, *, int8: bool)
         y = g.layer_norm(x, named("final_layernorm.weight"), f"{here}.norm3")
         y = _gated_mlp(g, y, dense, named, here)
         x = g.node("Add", x, y, name=f"{here}.after_mlp")
-    x = g.layer_norm(x, decoder.operand("/model/decoder/norm/Mul_output_0"), "norm")
-    g.linear(x, table.T, "logits")
+    norm = decoder.operand("/model/decoder/norm/Mul_output_0", "/model/decoder/norm/LayerNormalization_output_0")
+    x = g.layer_norm(x, norm, "norm")
+    # Tied to the table in training; an export that rounds its weights may have rounded the two on their own.
+    g.linear(x, decoder.operand("logits"), "logits")
     ids: list[TensorSpec] = [("ids", TensorProto.INT64, ["batch", "length"]), ("rows", TensorProto.INT64, ["batch"])]
     logits: TensorSpec = ("logits", TensorProto.FLOAT, ["batch", "length", shape.vocabulary])
     return g.model([*ids, *shape.past(), *shape.cross()], [logits, *shape.present()])
 
 
 # ---- pieces ---------------------------------------------------------------------------------------
+
+
+_ALSO = {"dense": "o_proj", "up_proj": "fc1", "down_proj": "fc2"}
+"""Layers that the two exports name differently: base's name -> tiny's."""
+
+
+def _names(part: str, separator: str) -> tuple[str, str]:
+    """A part of the module tree, as either export names it."""
+    return part, separator.join(_ALSO.get(step, step) for step in part.split(separator))
+
+
+def _dense(there: str, part: str) -> tuple[str, ...]:
+    """Where a product's result may be."""
+    return tuple(f"{there}/{name}/MatMul_output_0" for name in _names(part, "/"))
+
+
+def _rotary(there: str) -> tuple[str, str]:
+    """Where the frequencies are used; one export repeats them for the batch before."""
+    return f"{there}/Expand_output_0", f"{there}/MatMul_output_0"
 
 
 def _audio_frames(g: GraphBuilder, shape: MoonshineShape, w: ShippedWeights) -> str:
@@ -177,7 +200,8 @@ def _audio_frames(g: GraphBuilder, shape: MoonshineShape, w: ShippedWeights) -> 
 
 
 def _conv(g: GraphBuilder, x: str, w: ShippedWeights, name: str, bias: Floats | None) -> str:
-    kernel = w.operand(f"/{name}/Conv_output_0")
+    # One export has the first convolution and what follows it in one node.
+    kernel = w.operand(f"/{name}/Conv_output_0", "/Tanh_output_0")
     inputs = [x, g.constant(f"{name}.weight", kernel)]
     if bias is not None:
         inputs.append(g.constant(f"{name}.bias", bias))

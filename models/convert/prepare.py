@@ -39,6 +39,7 @@ class Recipe:
 
 _RECIPES = {
     "moonshine-base-en": Recipe("models.convert.moonshine", version=2, work_bytes=480_000_000),
+    "moonshine-tiny-en": Recipe("models.convert.moonshine", version=1, work_bytes=400_000_000),
     "piper-en-us-joe": Recipe("models.convert.piper", version=2, work_bytes=70_000_000),
 }
 _TOOLS = ("numpy", "onnx", "onnxruntime")

@@ -42,20 +42,24 @@ class ShippedWeights:
         for tensor in graph.initializer:
             self._constants.setdefault(tensor.name, numpy_helper.to_array(tensor))
         for node in graph.node:
-            for output in node.output:
-                self._producers.setdefault(output, node)
+            # Branches first: what an `If` gives out is made in them.
             for attribute in node.attribute:
                 if attribute.type == onnx.AttributeProto.GRAPH:
                     self._collect(attribute.g)
+            for output in node.output:
+                self._producers.setdefault(output, node)
 
-    def operand(self, output: str) -> npt.NDArray[np.float32]:
-        """The constant that the node producing `output` works with. Raises `ConversionError` if there is none."""
-        node = self._producers.get(output)
+    def operand(self, *outputs: str) -> npt.NDArray[np.float32]:
+        """The constant that the node works with which produces the first of these outputs that exists.
+
+        Raises `ConversionError` if there is none.
+        """
+        node = next((self._producers[output] for output in outputs if output in self._producers), None)
         for name in node.input if node is not None else ():
             value = self._evaluate(name)
             if value is not None:
                 return value.astype(np.float32)
-        raise ConversionError(f"the shipped model has no constant operand at {output!r}: not the file expected")
+        raise ConversionError(f"the shipped model has no constant operand at {outputs[0]!r}: not the file expected")
 
     def named(self, *names: str) -> npt.NDArray[np.float32]:
         """The constant of the first of these names that exists. Raises `ConversionError`."""

@@ -30,6 +30,7 @@ from models.sources import (
 __all__ = [
     "AsrParameters",
     "Catalogue",
+    "DenoiseParameters",
     "FileName",
     "FolderSource",
     "LaterParameters",
@@ -115,6 +116,17 @@ class WakeParameters(Row):
     """Probabilities averaged."""
 
 
+class DenoiseParameters(Row):
+    """How a denoiser is driven."""
+
+    task: Literal["denoise"]
+    rate_hz: PositiveInt
+    window_samples: PositiveInt
+    """Samples of a frame."""
+    hop_samples: PositiveInt
+    """From one frame to the next; what comes out of the frames is added up."""
+
+
 class TransducerParameters(Row):
     """A streaming transducer that the settings may choose: its own files say how it is driven."""
 
@@ -133,10 +145,16 @@ class LaterParameters(Row):
 
 
 Parameters = Annotated[
-    AsrParameters | TransducerParameters | VadParameters | TtsParameters | WakeParameters | LaterParameters,
+    AsrParameters
+    | TransducerParameters
+    | VadParameters
+    | TtsParameters
+    | WakeParameters
+    | DenoiseParameters
+    | LaterParameters,
     Field(discriminator="task"),
 ]
-P = TypeVar("P", AsrParameters, VadParameters, TtsParameters, WakeParameters)
+P = TypeVar("P", AsrParameters, VadParameters, TtsParameters, WakeParameters, DenoiseParameters)
 
 
 class StateRow(Row):
@@ -197,7 +215,7 @@ class Pack(Row):
 
     @property
     def task(self) -> str:
-        """`asr`, `vad`, `tts` or `wake`."""
+        """`asr`, `vad`, `tts`, `wake` or `denoise`."""
         if isinstance(self.parameters, TransducerParameters):
             return "asr"
         return self.parameters.will_be if isinstance(self.parameters, LaterParameters) else self.parameters.task

@@ -216,9 +216,12 @@ class _Graph:
         return form.parts[self.part]
 
     def _shipped(self, kind: Kind) -> PackFile:
+        """The pack's only graph, or the one of several that is named after the part."""
         files = [file for file in self.store.catalogue.get(self.pack).files if file.name.endswith(".onnx")]
+        if len(files) > 1:
+            files = [file for file in files if file.name == f"{self.part}.onnx"]
         if kind.precision != "fp32" or len(files) != 1:
-            raise PackMissingError(f"{self.pack} comes as one FP32 graph; {kind.precision} was asked for")
+            raise PackMissingError(f"{self.pack} {self.part} comes as one FP32 graph; {kind.precision} was asked for")
         return files[0]
 
 

@@ -2,22 +2,25 @@
 
 Models and features come from pymicro-wakeword (Apache-2.0). Its classes are not thread-safe and hold the
 recurrent state inside the interpreter (80 kB), so every session has its own.
+
+The models run on every third frame only; the two before are kept until then, for three frames together cost little more
+than one: where a processor comes from its rest every 10 ms, whatever it touches has to be fetched anew.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from appliance.audio.frame import Frame
+from appliance.audio.frame import FRAME_SAMPLES, Frame
 from appliance.errors import UsageError
+from appliance.voice.wake_model import Features, WakeModel
 
 if TYPE_CHECKING:
-    from pymicro_wakeword import MicroWakeWord
-
     from appliance.voice.meter import WakeListener
 
 __all__ = ["WAKE_WORDS", "OwnVoice", "WakeDetector", "WakeHit", "WakeSettings", "wake_words"]
@@ -61,40 +64,75 @@ class WakeDetector:
         from pymicro_wakeword import MicroWakeWordFeatures
 
         self._settings = settings
-        self._features = MicroWakeWordFeatures()
-        self._models = [(name, _load(name)) for name in wake_words(settings.words)]
+        self._extractor = MicroWakeWordFeatures()
+        self._models = [WakeModel(name) for name in wake_words(settings.words)]
+        self._strides = math.gcd(*(model.stride for model in self._models)) or 1
+        longest = max((model.stride for model in self._models), default=1)
+        self._sound = np.empty(longest * FRAME_SAMPLES, dtype=np.float32)
+        self._pcm = np.empty(longest * FRAME_SAMPLES, dtype="<i2")
         self._quiet_until_s = -np.inf
+        self._begin()
 
     @property
     def words(self) -> tuple[str, ...]:
         """Names of the words listened for."""
-        return tuple(name for name, _ in self._models)
+        return tuple(model.name for model in self._models)
 
     def push(self, frame: Frame) -> Sequence[WakeHit]:
         """Hear 10 ms; at most one hit."""
-        pcm = (np.clip(frame.samples, -1.0, 1.0) * _INT16_SCALE).astype("<i2").tobytes()
+        self._waiting.append(frame)
+        if len(self._waiting) < self._due:
+            return ()
         hit: WakeHit | None = None
-        for features in self._features.process_streaming(pcm):
-            for name, model in self._models:
-                score = model.process_streaming_prob(features) or 0.0
-                cutoff = model.probability_cutoff if self._settings.threshold is None else self._settings.threshold
+        for features in self._extractor.process_streaming(self._take()):
+            self._given += 1
+            for model, gathered in zip(self._models, self._gathered, strict=True):
+                gathered.append(features)
+                if len(gathered) < model.stride:
+                    continue
+                score = model.push(gathered)
+                gathered.clear()
+                cutoff = model.cutoff if self._settings.threshold is None else self._settings.threshold
                 if score > cutoff and frame.end_s >= self._quiet_until_s and (hit is None or score > hit.score):
-                    hit = WakeHit(name, score, frame.end_s)
+                    hit = WakeHit(model.name, score, frame.end_s)
+        # The extractor's first window is longer than a frame; from then on a frame gives one feature.
+        self._due = self._strides - self._given % self._strides if self._given else 1
         if hit is None:
             return ()
         self._quiet_until_s = frame.end_s + self._settings.refractory_s
         return (hit,)
 
     def flush(self) -> Sequence[WakeHit]:
-        """Nothing is held back: a hit needs whole frames, and they have been judged."""
+        """Nothing is held back that could be a hit: no model would run on the frames that wait."""
         return ()
 
     def reset(self) -> None:
-        """Forget all sound heard so far (the interpreter has no cheaper way than to be made again)."""
-        self._features.reset()
-        for _, model in self._models:
+        """Forget all sound heard so far."""
+        self._extractor.reset()
+        for model in self._models:
             model.reset()
         self._quiet_until_s = -np.inf
+        self._begin()
+
+    def _begin(self) -> None:
+        self._waiting: list[Frame] = []
+        self._due = 1
+        """Frames until a model runs."""
+        self._given = 0
+        """Features made so far."""
+        self._gathered: list[list[Features]] = [[] for _ in self._models]
+
+    def _take(self) -> bytes:
+        """The frames that waited, as the extractor wants them."""
+        size = len(self._waiting) * FRAME_SAMPLES
+        sound, pcm = self._sound[:size], self._pcm[:size]
+        np.concatenate([frame.samples for frame in self._waiting], out=sound)
+        self._waiting.clear()
+        np.minimum(sound, 1.0, out=sound)
+        np.maximum(sound, -1.0, out=sound)
+        np.multiply(sound, _INT16_SCALE, out=sound)
+        pcm[:] = sound
+        return pcm.tobytes()
 
 
 class OwnVoice:
@@ -137,9 +175,3 @@ def wake_words(words: Iterable[str]) -> tuple[str, ...]:
         if name not in WAKE_WORDS:
             raise UsageError(f"no wake word {name!r}; there are {', '.join(WAKE_WORDS)}")
     return tuple(names)
-
-
-def _load(name: str) -> MicroWakeWord:
-    from pymicro_wakeword import MicroWakeWord, Model
-
-    return MicroWakeWord.from_builtin(Model(name))

@@ -71,7 +71,12 @@ class WakeDetector:
         self._sound = np.empty(longest * FRAME_SAMPLES, dtype=np.float32)
         self._pcm = np.empty(longest * FRAME_SAMPLES, dtype="<i2")
         self._quiet_until_s = -np.inf
-        self._begin()
+        self._waiting: list[Frame] = []
+        self._due = 1
+        """Frames until a model runs."""
+        self._given = 0
+        """Features made so far."""
+        self._gathered: list[list[Features]] = [[] for _ in self._models]
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -112,15 +117,10 @@ class WakeDetector:
         for model in self._models:
             model.reset()
         self._quiet_until_s = -np.inf
-        self._begin()
-
-    def _begin(self) -> None:
-        self._waiting: list[Frame] = []
-        self._due = 1
-        """Frames until a model runs."""
-        self._given = 0
-        """Features made so far."""
-        self._gathered: list[list[Features]] = [[] for _ in self._models]
+        self._waiting.clear()
+        self._due, self._given = 1, 0
+        for gathered in self._gathered:
+            gathered.clear()
 
     def _take(self) -> bytes:
         """The frames that waited, as the extractor wants them."""

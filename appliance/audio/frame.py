@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,4 +83,5 @@ def level_dbfs(samples: Samples) -> float:
     if not samples.size:
         return -120.0
     power = float(np.dot(samples, samples)) / samples.size
-    return 10.0 * float(np.log10(max(power, _SILENCE_POWER)))
+    # One number: NumPy's logarithm costs ten times as much for it.
+    return 10.0 * math.log10(max(power, _SILENCE_POWER))

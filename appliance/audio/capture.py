@@ -27,6 +27,9 @@ DEFAULT_BLOCK: Final = 256
 RING_S: Final = 2.0
 """Sound kept while the thread cannot run; more would only be heard too late."""
 IDLE_S: Final = 0.25
+REST_S: Final = 0.06
+"""Sound that may wait while nobody is in a hurry for it: waking our threads for each block costs more than what they
+then do. An answer never waits for it: whoever has heard a wake word is in a hurry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +67,21 @@ class Microphone:
         block: int = DEFAULT_BLOCK,
         channel: int | None = None,
         keep_block: KeepBlock | None = None,
+        hurry: Callable[[], bool] | None = None,
         host: PortAudio | None = None,
     ) -> None:
         """`block` is the size to begin with; where sound is lost again and again the next larger one is taken, and
-        `keep_block` is told, to begin with that the next time."""
+        `keep_block` is told, to begin with that the next time. `hurry`, asked in the callback, says whether somebody
+        waits for every block; else they are taken several at a time."""
         self._device = device
         self._sink = sink
         self._on_state = on_state
         self._on_gap = on_gap
         self._ladder = BlockLadder(block, MICROPHONE_BLOCKS)
         self._keep_block = keep_block
-        self._opened_name = ""
+        self._hurry = hurry
+        self.opened_name = ""
+        """Stable name of the device that was opened last."""
         self._host = host or portaudio()
         self._framer = CaptureFramer(channel)
         self._keeper: Keeper | None = None
@@ -123,6 +130,14 @@ class Microphone:
     # ---- the keeper's tasks, on its thread
 
     @property
+    def wanted(self) -> bool:
+        """A microphone that is open is listened to."""
+        return True
+
+    def resumed(self) -> None:
+        """It never rests."""
+
+    @property
     def server_name(self) -> str | None:
         """What the sound server was asked for."""
         return self._server_name
@@ -132,7 +147,7 @@ class Microphone:
         device = self._device
         if not isinstance(device, Device):
             device = find_device("microphone", device, self._host)
-        self._server_name, self._opened_name = device.server_name, device.name
+        self._server_name, self.opened_name = device.server_name, device.name
         formats: Sequence[StreamFormat] = stream_formats(device, self._ladder.block)
         stream = self._host.open_input(device.pcm, formats, self._connect, device.server_name)
         self._format = stream.format
@@ -163,11 +178,17 @@ class Microphone:
         self._ring = ring
         keeper = self._keeper
         assert keeper is not None
-        bell = keeper.bell
+        bell, hurry = keeper.bell, self._hurry
+        enough = round(REST_S * form.rate_hz) * form.channels
+        waiting = 0
 
         def take(samples: Samples, arrival_s: float, age_s: float) -> None:
+            nonlocal waiting
             ring.write(samples, arrival_s, age_s)
-            bell.ring()
+            waiting += samples.size
+            if hurry is None or waiting >= enough or hurry():
+                waiting = 0
+                bell.ring()
 
         return take
 
@@ -187,4 +208,4 @@ class Microphone:
         if keeper is not None:
             keeper.reopen()
         if self._keep_block is not None:
-            self._keep_block(self._opened_name, block)
+            self._keep_block(self.opened_name, block)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, Literal, Protocol
 
 from appliance.audio.devices import Kind
+from appliance.audio.landscape import card_is_there, landscape
 from appliance.audio.portaudio import StreamFormat
 from appliance.audio.pulse import PulseWatch, pulse_devices
 from appliance.audio.realtime import raise_thread
@@ -28,8 +29,8 @@ STALL_S: Final = 1.0
 """No block for this long: the device is gone, whatever its driver says."""
 FIRST_BLOCK_S: Final = 3.0
 """A sound server that sleeps was measured to give its first block 2 s late."""
-BACK_OFF_S: Final = (0.1, 0.25, 0.5, 1.0, 2.0)
-"""Waits between tries to open; the last one goes on for as long as it takes."""
+BACK_OFF_S: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+"""Waits between tries to open; the last one goes on for as long as it takes, or until a card or a server comes."""
 CLOSE_WAIT_S: Final = 3.0
 
 
@@ -41,7 +42,16 @@ class OpenStream(Protocol):
     thread_id: int
     fault: str | None
     gone: bool
+    resting: bool
     latency_s: float
+
+    def rest(self) -> None:
+        """Stop its callbacks. Raises `ApplianceError`."""
+        ...
+
+    def resume(self) -> None:
+        """Let them come again. Raises `ApplianceError`."""
+        ...
 
     def alive(self) -> bool:
         """False once it has ended by itself."""
@@ -82,6 +92,20 @@ class Tasks(Protocol):
 
     def serve_lost(self) -> float:
         """As `serve`, while there is no stream."""
+        ...
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to do for the stream: else it may rest."""
+        ...
+
+    def resumed(self) -> None:
+        """The stream is about to go on after a rest: its clock begins anew."""
+        ...
+
+    @property
+    def opened_name(self) -> str:
+        """Stable name of what was opened; valid after `open`."""
         ...
 
     @property
@@ -181,7 +205,7 @@ class Keeper:
         """Serve until it is closed or given up; why it was given up."""
         since_s = woke_s = time.monotonic()
         wait_s = 0.0
-        raised = False
+        raised = 0
         while True:
             self.bell.wait(min(wait_s, STALL_S / 4))
             slept_s, woke_s = time.monotonic() - woke_s, time.monotonic()
@@ -191,9 +215,16 @@ class Keeper:
             if self._closing.is_set():
                 return None
             wait_s = self._tasks.serve()
-            if stream.thread_id and not raised:
-                raised, scheduling = True, raise_thread(stream.thread_id)
-                _LOG.debug("%s %s: callbacks with %s", self._kind, self._name, scheduling)
+            if self._phase == "running" and stream.resting is self._tasks.wanted:
+                if stream.resting:
+                    self._tasks.resumed()
+                    stream.resume()
+                    since_s = time.monotonic()
+                else:
+                    stream.rest()
+            if stream.thread_id not in (0, raised):
+                raised = stream.thread_id
+                _LOG.debug("%s %s: callbacks with %s", self._kind, self._name, raise_thread(raised))
             if self._anew.is_set():
                 return None
             if self._changed.is_set():
@@ -211,6 +242,9 @@ class Keeper:
             return stream.fault
         if not stream.alive():
             return "it stopped: unplugged, or its sound server ended"
+        if stream.resting:
+            # Nothing comes from it that could fail to come.
+            return None if card_is_there(self._tasks.opened_name) else "it was unplugged"
         if not stream.last_block_s:
             late = now_s - since_s > FIRST_BLOCK_S
             return f"it was opened, but nothing came from it for {FIRST_BLOCK_S:g} s" if late else None
@@ -219,10 +253,10 @@ class Keeper:
         return f"nothing came from it for {STALL_S:g} s" if silent_s > STALL_S else None
 
     def _wait_lost(self, seconds: float) -> None:
-        until_s = time.monotonic() + seconds
+        until_s, before = time.monotonic() + seconds, landscape()
         while not self._closing.is_set():
             left_s = until_s - time.monotonic()
-            if left_s <= 0.0 or self._changed.is_set():
+            if left_s <= 0.0 or self._changed.is_set() or landscape() != before:
                 self._changed.clear()
                 return
             self.bell.wait(min(left_s, self._tasks.serve_lost()))

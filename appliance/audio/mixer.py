@@ -189,6 +189,12 @@ class Mixer:
                 self._awake = 0
         return out
 
+    def rested(self) -> None:
+        """The device played nothing for a while: a sink that sleeps does so by now, and the tap's clock begins anew."""
+        self._awake, self._silent = 0, self._sleepy
+        if self._tap is not None:
+            self._tap.rested()
+
     def _take_orders(self) -> None:
         wanted = self._reply
         if wanted is not self._current:

@@ -37,6 +37,9 @@ _LOG = logging.getLogger(__name__)
 BUSY_S: Final = 0.05
 LOST_STEP_S: Final = 0.02
 IDLE_S: Final = 0.25
+REST_S: Final = 10.0
+"""Silence after which the callbacks are stopped (they take 3 to 5 % of a core to play it). Long enough that between
+a question and the next nothing is stopped and started."""
 MAX_DELAY_S: Final = 2.0
 """A driver that says a sample is heard later than this says nonsense."""
 _DEFAULT_RATE_HZ: Final = 48_000
@@ -111,7 +114,10 @@ class DevicePlayer:
         self._host = host or portaudio()
         self._ladder = BlockLadder(settings.block, SPEAKER_BLOCKS)
         self._keep_block = keep_block
-        self._opened_name = ""
+        self.opened_name = ""
+        """Stable name of the device that was opened last."""
+        self._used_s = time.monotonic()
+        self._anew = False
         self._dry_seen = 0
         self._volume = settings.volume
         self._bell = Doorbell()
@@ -203,9 +209,11 @@ class DevicePlayer:
         self._bell.ring()
 
     def prepare(self, seconds: float = 5.0) -> None:
-        """Something may be said soon: wake a sink that wakes slowly. Does nothing for others."""
+        """Something may be said soon: no rest for the device, and where its sink wakes slowly, wake it."""
+        self._used_s = time.monotonic() + seconds
         if self._settings.lead_in_s > 0.0:
             self._mixer.wake_sink(seconds)
+        self._bell.ring()
 
     @property
     def volume(self) -> float:
@@ -239,6 +247,18 @@ class DevicePlayer:
     # ---- the keeper's tasks, on its thread
 
     @property
+    def wanted(self) -> bool:
+        """Whether something sounds, or did not long ago, or may soon."""
+        now_s = time.monotonic()
+        if self._feed is not None or self._mixer.sounding or self._settings.keep_awake:
+            self._used_s = max(self._used_s, now_s)
+        return now_s - self._used_s < REST_S
+
+    def resumed(self) -> None:
+        """The callbacks go on: how much was played says no more what time it is."""
+        self._anew = True
+
+    @property
     def server_name(self) -> str | None:
         """What the sound server was asked for."""
         return self._server_name
@@ -248,7 +268,7 @@ class DevicePlayer:
         device = self._device
         if not isinstance(device, Device):
             device = find_device("speaker", device, self._host)
-        self._server_name, self._opened_name = device.server_name, device.name
+        self._server_name, self.opened_name = device.server_name, device.name
         formats = stream_formats(device, self._ladder.block)
         stream = self._host.open_output(device.pcm, formats, self._connect, device.server_name)
         self._delay_s = self._delay_s or stream.latency_s
@@ -301,6 +321,7 @@ class DevicePlayer:
                     # What the old ring held is lost: half a second at most, in a device that was away.
                     self._mixer.play(self._feed.aim(form.rate_hz))
         mixer, channels = self._mixer, form.channels
+        self._anew = False
         clock = Envelope()
         taken = 0
         wide = np.zeros((MAX_BLOCK, channels), dtype=np.float32)
@@ -309,8 +330,11 @@ class DevicePlayer:
             if frames > MAX_BLOCK:
                 half = give(frames // 2, delay_s, dry)
                 return half + give(frames - frames // 2, delay_s, False)
-            nonlocal taken
+            nonlocal taken, clock
             now_s = time.monotonic()
+            if self._anew:
+                self._anew, taken, clock = False, 0, Envelope()
+                mixer.rested()
             if 0.0 < delay_s < MAX_DELAY_S:
                 self._delay_s = delay_s
             # Not all that a device was short of is reported; the clock shows it too.
@@ -348,7 +372,7 @@ class DevicePlayer:
             if self._ladder.fault(time.monotonic()):
                 _LOG.warning("speaker %s: cannot keep up; blocks of %d from now on", self.name, self._ladder.block)
                 if self._keep_block is not None:
-                    self._keep_block(self._opened_name, self._ladder.block)
+                    self._keep_block(self.opened_name, self._ladder.block)
         form, keeper = self._format, self._keeper
         if form is not None and form.block != self._ladder.block and keeper is not None and not self._mixer.sounding:
             keeper.reopen()

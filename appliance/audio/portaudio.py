@@ -16,23 +16,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from appliance.audio.alsa import alsa_is_configured, quieten
 from appliance.audio.frame import Samples
+from appliance.audio.landscape import CARDS, landscape
 from appliance.errors import DeviceFaultError, NoDeviceError
 
 __all__ = ["Give", "Pcm", "PortAudio", "PortAudioStream", "StreamFormat", "Take", "portaudio"]
 
-ALSA: Final = Path("/proc/asound")
 CLOSE_TIMEOUT_S: Final = 1.0
 """A sound server that hangs lets no stream be closed; its owner must not hang with it."""
 FORCED_RESCAN_S: Final = 300.0
 PROMISING_RESCAN_S: Final = 30.0
 """Looking around interrupts the other stream for some 0.2 s: seldom, unless the cards have changed."""
+LOOK_AGAIN_S: Final = 15.0
+"""Where nothing seems to have changed and no stream is open: it still costs a tenth of a second of a core."""
 _HARDWARE: Final = re.compile(r"^(?P<title>.*) \(hw:(?P<card>\d+),(?P<device>\d+)\)$")
 _ALSA_TYPE: Final = 8
 _BAD_RATE, _BAD_CHANNELS = -9997, -9998
@@ -82,19 +83,55 @@ class PortAudioStream:
         """It was ended by a rescan, not by its owner and not by a fault."""
         self.latency_s = 0.0
         """As PortAudio states it; real latency may be more."""
+        self.resting = False
+        """Callbacks were stopped by `rest`."""
         self._forget = forget
         self._stream: Any = None
         self._closing: threading.Thread | None = None
         self._close_lock = threading.Lock()
+        self._control = threading.Lock()  # PortAudio stands no two of start, stop and close at a time
 
     def alive(self) -> bool:
         """Whether callbacks may still come; they may have stalled all the same (`last_block_s`)."""
         if self._closing is not None or self.fault is not None:
             return False
+        if self.resting:
+            return True
         try:
             return bool(self._stream.is_active())
         except OSError:
             return False
+
+    def rest(self) -> None:
+        """No callbacks until `resume`; the device stays open, and its server may let it sleep."""
+        self.resting = True
+        self._bounded(self._stream.stop_stream)
+
+    def resume(self) -> None:
+        """Callbacks again, within some milliseconds. Raises `DeviceFaultError` where the device is gone or hangs."""
+        self.thread_id = 0  # of a new thread
+        self._bounded(self._stream.start_stream)
+        self.resting = False
+
+    def _bounded(self, action: Callable[[], object]) -> None:
+        """Start or stop, on a thread of its own: a sound server that hangs must not hold up the caller."""
+        failed: list[OSError] = []
+
+        def act() -> None:
+            with self._control:
+                if self._closing is None:
+                    try:
+                        action()
+                    except OSError as error:
+                        failed.append(error)
+
+        thread = threading.Thread(target=act, name="stream-control", daemon=True)
+        thread.start()
+        thread.join(CLOSE_TIMEOUT_S)
+        if thread.is_alive():
+            raise DeviceFaultError(f"the sound system gave no answer within {CLOSE_TIMEOUT_S:g} s")
+        if failed:
+            raise DeviceFaultError(f"it cannot be started again ({failed[0].args[-1]}); it may have been unplugged")
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """End it; False if it has not ended in time (it still will if its sound server comes back)."""
@@ -111,10 +148,11 @@ class PortAudioStream:
         return self._closing is not None
 
     def _end(self) -> None:
-        with suppress(OSError):  # a device that was pulled out cannot be stopped, and is closed all the same
-            self._stream.stop_stream()
-        with suppress(OSError):
-            self._stream.close()
+        with self._control:
+            with suppress(OSError):  # a device that was pulled out cannot be stopped, and is closed all the same
+                self._stream.stop_stream()
+            with suppress(OSError):
+                self._stream.close()
         self._forget(self)
 
 
@@ -126,30 +164,36 @@ class PortAudio:
         self._streams: set[PortAudioStream] = set()
         self._library: Any = None
         self._module: Any = None
-        self._cards = ""
+        self._seen: tuple[object, ...] = ()
+        self._looked_s = -LOOK_AGAIN_S
         self._forced_s = -FORCED_RESCAN_S
 
     def pcms(self, *, fresh: bool = True) -> list[Pcm]:
-        """Everything that can be opened now. `fresh` looks around anew where no stream would be interrupted.
+        """Everything that can be opened now. `fresh` looks around anew where no stream would be interrupted, and
+        something may have changed.
 
         Raises `NoDeviceError` where PortAudio is not installed.
         """
         with self._lock:
-            if fresh and not self._streams:
+            if fresh and not self._streams and self._may_find():
                 self._stop()
             self._start()
             return list(self._list())
 
     def rescan(self, *, promising: bool = False) -> None:
-        """Look around anew, ending open streams if that may find something: the cards changed, or it is long ago.
+        """Look around anew if that may find something: the cards or sound servers changed, or it is long ago. Open
+        streams are ended for it.
 
         `promising`: something is known to be there that was not seen the last time.
         """
         with self._lock:
             now_s = time.monotonic()
-            wait_s = PROMISING_RESCAN_S if promising else FORCED_RESCAN_S
-            due = now_s - self._forced_s >= wait_s or _cards() != self._cards
-            if self._streams and not due:
+            if not self._streams:
+                due = promising or self._may_find()
+            else:
+                wait_s = PROMISING_RESCAN_S if promising else FORCED_RESCAN_S
+                due = now_s - self._forced_s >= wait_s or landscape() != self._seen
+            if not due:
                 return
             if self._streams:
                 self._forced_s = now_s
@@ -258,8 +302,13 @@ class PortAudio:
         quieten()
         if not alsa_is_configured():
             raise NoDeviceError("ALSA's configuration is missing or broken; reinstall libasound2-data")
-        self._cards = _cards()
+        # Before it looks: what changes while it does is found the next time.
+        self._seen, self._looked_s = landscape(), time.monotonic()
         self._module, self._library = pyaudio, pyaudio.PyAudio()
+
+    def _may_find(self) -> bool:
+        """Whether looking around may find what was not seen the last time."""
+        return landscape() != self._seen or time.monotonic() - self._looked_s >= LOOK_AGAIN_S
 
     def _stop(self) -> None:
         if self._library is not None:
@@ -333,17 +382,10 @@ def _stable_name(name: str) -> tuple[str, str]:
     if match is None:
         return name, name
     try:
-        card = (ALSA / f"card{match['card']}" / "id").read_text(encoding="utf-8").strip()
+        card = (CARDS / f"card{match['card']}" / "id").read_text(encoding="utf-8").strip()
     except OSError:
         card = match["card"]
     return f"hw:CARD={card},DEV={match['device']}", match["title"]
-
-
-def _cards() -> str:
-    try:
-        return (ALSA / "cards").read_text(encoding="utf-8")
-    except OSError:
-        return ""
 
 
 _portaudio: Final = PortAudio()

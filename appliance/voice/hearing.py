@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from appliance.audio.frame import Frame, level_dbfs
+from appliance.voice.doze import Doze, Dozing
 from appliance.voice.energy import EnergyEdge
 from appliance.voice.meter import FrameDetector
 from appliance.voice.vad import SpeechGate, SpeechState, VadWindow
 
 __all__ = ["Heard", "Hearing"]
+
+REPLAYED_S: Final = 0.4
+"""Of the sound before that voice activity hears when it is woken: it knows a room after less."""
 
 _NOTHING = SpeechState(False, False, None, None, 0.0, 0.0)
 
@@ -35,23 +40,33 @@ class Heard:
 
 
 class Hearing:
-    """Voice activity every 32 ms and energy every 10 ms, put together. A streaming part."""
+    """Voice activity every 32 ms and energy every 10 ms, put together. A streaming part.
+
+    While its owner rests and the room is quiet, voice activity dozes: it could say only that nobody speaks.
+    """
 
     def __init__(self, vad: FrameDetector[VadWindow]) -> None:
-        self._vad = vad
+        self._vad = Dozing(vad, REPLAYED_S, afresh=True)
+        self._doze = Doze()
         self._gate = SpeechGate()
         self._edge = EnergyEdge()
         self._speech = _NOTHING
         self._probability = 0.0
+        self.dozing = False
+        """The room is quiet and nobody waits: of the newest frame nothing but the level was looked at."""
 
-    def push(self, frame: Frame, cleaned: Frame | None = None) -> Heard:
-        """Hear 10 ms; `cleaned` is the same sound for voice activity alone (levels are judged as they are)."""
+    def push(self, frame: Frame, cleaned: Frame | None = None, *, resting: bool = False) -> Heard:
+        """Hear 10 ms; `cleaned` is the same sound for voice activity alone (levels are judged as they are), `resting`
+        says that nobody waits for what voice activity says."""
         began = False
-        for window in self._vad.push(frame if cleaned is None else cleaned):
+        level, speaking = level_dbfs(frame.samples), self._speech.speaking
+        self.dozing = self._doze.push(level, self._edge.floor_dbfs, resting=resting, speaking=speaking)
+        if self.dozing:
+            self._gate.follow(frame.end_s, level)
+        for window in self._vad.push(frame if cleaned is None else cleaned, dozing=self.dozing):
             self._speech = self._gate.push(window)
             self._probability = window.probability
             began = self._speech.began
-        level = level_dbfs(frame.samples)
         self._edge.push(level, frame.end_s, self._probability, speaking=self._speech.speaking)
         speech = self._speech
         if not began and speech.began:

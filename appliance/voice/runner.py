@@ -208,6 +208,7 @@ class LiveRunner:
         """Frames lost because the session could not keep up."""
         self.deaf_frames = 0
         """Frames let pass because hearing had failed."""
+        self._hurry = False
         self._session = session_of(self)
         self._threads = [
             threading.Thread(target=self._run_session, name=f"{self._session.name}-session", daemon=True),
@@ -220,6 +221,12 @@ class LiveRunner:
     def session(self) -> Session:
         """The session that is run; only its thread may call into it (use `call`)."""
         return self._session
+
+    @property
+    def in_a_hurry(self) -> bool:
+        """Whether the session has something going on: frames are then to be handed in as they come. Any thread; one
+        attribute, so that an audio callback may ask."""
+        return self._hurry
 
     def now(self) -> float:
         """Monotonic seconds since the epoch."""
@@ -286,6 +293,7 @@ class LiveRunner:
                 # The last line of defence: one bad frame must not end the session's thread, and must be seen.
                 _LOG.exception("session %s: a frame or message could not be handled", self._session.name)
                 self._stop()
+            self._hurry = not self._session.at_rest
 
     def _stop(self) -> None:
         try:

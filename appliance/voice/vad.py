@@ -185,6 +185,11 @@ class SpeechGate:
         silence_s = 0.0 if self._speaking or self._ended_s is None else window.end_s - self._ended_s
         return SpeechState(self._speaking, began, self._started_s, self._ended_s, silence_s, self._speech_s)
 
+    def follow(self, end_s: float, level_dbfs: float) -> None:
+        """Take the level of a frame that nobody judged: the room's floor is known all the same."""
+        self._levels.append((end_s, level_dbfs))
+        self._floor_dbfs = min(level_dbfs, self._floor_dbfs + _FLOOR_RISE_DB)
+
     def reset(self) -> None:
         """A new utterance: no speech so far. The room's floor is kept: the room has not changed."""
         self._speaking = False
@@ -197,8 +202,7 @@ class SpeechGate:
 
     def _follow(self, window: VadWindow) -> None:
         for end_s, level in window.levels:
-            self._levels.append((end_s, level))
-            self._floor_dbfs = min(level, self._floor_dbfs + _FLOOR_RISE_DB)
+            self.follow(end_s, level)
             if window.probability >= self._settings.on:
                 self._peak_dbfs = max(self._peak_dbfs, level)
 

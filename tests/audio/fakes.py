@@ -39,6 +39,15 @@ class FakeStream:
         self.give: Give | None = None
         self.closed = False
         self.ended = False
+        self.resting = False
+
+    def rest(self) -> None:
+        self.resting = True
+
+    def resume(self) -> None:
+        if self.ended:
+            raise DeviceFaultError("the fake card is gone")
+        self.resting = False
 
     def alive(self) -> bool:
         return not self.closed and not self.ended

@@ -194,3 +194,40 @@ def test_blocks_that_come_faster_than_they_are_taken_are_dropped_and_counted() -
     eventually(lambda: bool(frames) and frames[-1].time_s > 12.9)
     assert max(b.seq - a.seq for a, b in itertools.pairwise(frames)) > 80
     assert microphone.close()
+
+
+@pytest.mark.parametrize("hurry", [True, False])
+def test_blocks_are_taken_as_they_come_or_several_at_a_time_and_none_is_lost(hurry: bool) -> None:
+    heard = Heard(FakeHost(), hurry=lambda: hurry)
+    heard.microphone.start()
+    try:
+        stream = heard.host.wait_opened()
+        woken = []
+        for number in range(24):
+            before = len(heard.frames)
+            stream.hear(BLOCK, 50.0 + (number + 1) * 0.01)
+            time.sleep(0.01)
+            woken.append(len(heard.frames) > before)
+        eventually(lambda: len(heard.frames) == 24)
+        assert [frame.seq for frame in heard.frames] == list(range(24))
+        assert heard.gaps == []
+        assert sum(woken) >= 20 if hurry else sum(woken) <= 8
+    finally:
+        heard.microphone.close()
+
+
+def test_where_there_is_no_device_one_that_comes_is_found_long_before_the_next_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = [0]
+    monkeypatch.setattr(keeper, "BACK_OFF_S", (60.0,))
+    monkeypatch.setattr(keeper, "landscape", lambda: tuple(seen))
+    heard = Heard(FakeHost(plugged=False))
+    heard.microphone.start()
+    try:
+        eventually(lambda: heard.phases == ["lost"])
+        heard.host.plugged = True
+        seen[0] += 1
+        heard.host.wait_opened()
+    finally:
+        heard.microphone.close()

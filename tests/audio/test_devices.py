@@ -156,7 +156,7 @@ def test_pactl_is_read_in_english_whatever_the_language(tmp_path: Path, monkeypa
 def test_a_cards_number_is_replaced_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "card2").mkdir()
     (tmp_path / "card2" / "id").write_text("Headset\n")
-    monkeypatch.setattr(portaudio_module, "ALSA", tmp_path)
+    monkeypatch.setattr(portaudio_module, "CARDS", tmp_path)
     stable = portaudio_module._stable_name
     assert stable("USB Headset: Audio (hw:2,0)") == ("hw:CARD=Headset,DEV=0", "USB Headset: Audio")
     assert stable("Other: Audio (hw:5,1)") == ("hw:CARD=5,DEV=1", "Other: Audio")

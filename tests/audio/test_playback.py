@@ -40,7 +40,7 @@ class FakeSpeaker:
     def _run(self) -> None:
         due_s = time.monotonic()
         while not self._over.is_set():
-            streams = [stream for stream in self.host.streams if stream.alive()]
+            streams = [stream for stream in self.host.streams if stream.alive() and not stream.resting]
             if streams:
                 self.played.append(streams[-1].play(480, self.delay_s)[:, 0].copy())
                 self.times.append(time.monotonic())
@@ -96,6 +96,12 @@ def player(host: FakeHost, played: Played) -> Iterator[DevicePlayer]:
 
 def _tone(seconds: float) -> np.ndarray:
     return (0.5 * np.sin(2 * np.pi * 440 * np.arange(round(seconds * RATE)) / RATE)).astype(np.float32)
+
+
+def _say(player: DevicePlayer, generation: int, seconds: float) -> None:
+    player.begin(generation, RATE)
+    player.write(_tone(seconds))
+    player.finish()
 
 
 def test_played_is_posted_when_the_last_sample_is_heard_and_not_when_it_is_written(
@@ -331,3 +337,53 @@ def test_pieces_are_late_only_by_what_a_player_would_have_to_wait_for_them(piece
             # With all the pauses so far, every piece was there when it was due.
             assert now_s <= first_s + sound_s + waited_s + 1e-9
         sound_s += samples / RATE
+
+
+def test_after_a_while_of_silence_the_device_rests_and_plays_the_next_reply_all_the_same(
+    host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playback, "REST_S", 0.2)
+    player = DevicePlayer(SPEAKER, played, settings=FULL, host=host).start()  # type: ignore[arg-type]
+    try:
+        eventually(lambda: bool(host.streams) and host.stream.resting)
+        _say(player, 1, 0.2)
+        eventually(lambda: bool(played.posted))
+        assert np.abs(speaker.sound).max() > 0.1
+        assert player.stats().device_underruns == 0  # the rest is not taken for sound that was lost
+        eventually(lambda: host.stream.resting)
+        assert len(host.streams) == 1
+    finally:
+        player.close()
+
+
+def test_a_device_that_may_be_needed_soon_does_not_rest(
+    host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playback, "REST_S", 0.1)
+    player = DevicePlayer(SPEAKER, played, settings=FULL, host=host).start()  # type: ignore[arg-type]
+    try:
+        eventually(lambda: bool(host.streams) and host.stream.resting)
+        player.prepare(2.0)
+        eventually(lambda: not host.stream.resting)
+        time.sleep(0.5)
+        assert not host.stream.resting
+    finally:
+        player.close()
+
+
+def test_a_speaker_that_is_gone_when_it_is_needed_again_keeps_nobody_waiting(
+    host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playback, "REST_S", 0.1)
+    states: list[DeviceState] = []
+    player = DevicePlayer(SPEAKER, played, states.append, settings=FULL, host=host).start()  # type: ignore[arg-type]
+    try:
+        eventually(lambda: bool(host.streams) and host.stream.resting)
+        host.unplug()
+        _say(player, 1, 0.2)
+        eventually(lambda: bool(played.posted))
+        assert states[-1].phase == "lost"
+        host.plugged = True
+        eventually(lambda: states[-1].phase == "running")
+    finally:
+        player.close()

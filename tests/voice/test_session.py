@@ -147,6 +147,8 @@ def test_a_hole_in_the_sound_resets_what_listens_for_words(simulated: tuple[Simu
     resets: list[str] = []
 
     class FakeWake:
+        words = ("fake",)
+
         def push(self, frame: Frame) -> tuple[()]:
             return ()
 
@@ -154,6 +156,7 @@ def test_a_hole_in_the_sound_resets_what_listens_for_words(simulated: tuple[Simu
             resets.append("wake")
 
     object.__setattr__(bench.session._parts, "wake", FakeWake())
+    bench.session.set_wake(FakeWake())
     sound = frames(silence(0.5))
     for frame in sound:
         runner.push(frame)

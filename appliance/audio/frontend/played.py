@@ -54,6 +54,10 @@ class MixerTap:
             self._ring.write(block, self._clock.base_s + self._index / self.rate_hz, float(self._index))
         self._index += block.size
 
+    def rested(self) -> None:
+        """Callback: nothing was played for a while; places tell a new time from here on."""
+        self._clock = Envelope()
+
     def read(self) -> Iterator[PlayedBlock]:
         """Reader: all that has come since the last time."""
         while (block := self._ring.read()) is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,21 +16,21 @@ from appliance.apology import SENTENCES
 from appliance.engines import EngineOpener
 from appliance.errors import ApplianceError
 from appliance.events import Listener
+from appliance.light import LightRecogniser
 from appliance.machine import this_machine
-from appliance.measuring import PACKS
+from appliance.measuring import LIGHT_ASR, PACKS, PARTS
 from appliance.planning import current_plan
-from appliance.recognisers import find_transducer, graphs_of, open_transducer
+from appliance.recognisers import find_transducer, graphs_of, moonshine_pack, open_moonshine, open_transducer
 from appliance.strain import Strain
 from appliance.voice.asr.bias_keeper import BiasKeeper
-from appliance.voice.asr.moonshine import DecodingLimits, MoonshineModel, MoonshineRecogniser
-from appliance.voice.asr.tokenizer import Tokenizer
+from appliance.voice.asr.moonshine import MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.transducer.recogniser import TransducerModel, TransducerRecogniser
 from appliance.voice.endpoint import EndpointSettings, EndpointStyle, SilenceSettings, make_endpoint
 from appliance.voice.guards import BUSY_REPLY, Guard, GuardedRecogniser, GuardedSynthesiser, GuardedThinker
 from appliance.voice.limits import LIMITS, StageTimeoutError
 from appliance.voice.meter import Metered, MeteredWake, SessionMeter, WakeListener
 from appliance.voice.parts import Alarm, Ears, Synthesiser, full_share
-from appliance.voice.relief import LIGHT_VOICE, NO_GUESSES
+from appliance.voice.relief import LIGHT_RECOGNISER, LIGHT_VOICE, NO_GUESSES, Relief
 from appliance.voice.session import Player, Runner, Session, SessionParts, SessionSettings
 from appliance.voice.tts.cache import ReplyCache, ReplyKey
 from appliance.voice.tts.flite import FliteSynthesiser, find_flite
@@ -39,16 +40,18 @@ from appliance.voice.tts.spoken import spoken
 from appliance.voice.vad import VadTensors, VoiceActivity
 from appliance.voice.wake import WakeDetector, WakeSettings
 from hw.cpu import usable_cores
-from hw.plan import Overrides
+from hw.plan import Override, Overrides
 from hw.thermal import HeatAdvice
-from models import AsrParameters, InstalledPack, Progress, Store, TtsParameters, silent
+from models import InstalledPack, Progress, Store, TtsParameters, silent
 from models.convert import Artefact, prepare
 from models.errors import ConversionError, ModelsError
+from models.graphs import forms
 
 if TYPE_CHECKING:
     from appliance.intent.assistant import Assistant
     from appliance.intent.skills.timers import Timer
     from appliance.intent.types import Home, HomeView, Reply, Understanding, UtteranceId
+    from appliance.telemetry.strain import StrainSettings
     from appliance.voice.asr.protocol import Bias, Recogniser
     from appliance.voice.asr.transducer.files import TransducerFiles
     from models.engines.base import Engine
@@ -85,7 +88,9 @@ class WrenSettings:
     engines: Overrides = field(default_factory=Overrides)
     """What of the plan is set by hand."""
     recogniser: str | None = None
-    """A pack's name, or a folder with a streaming transducer; None: Moonshine. See `appliance.recognisers`."""
+    """A pack's name, or a folder with a streaming transducer; None: Moonshine base. See `appliance.recognisers`."""
+    denoise: bool = False
+    """Whether noise is to be taken out for wake words and voice activity. See `appliance.denoising`."""
 
 
 def open_assistant(settings: WrenSettings) -> tuple[Assistant, str | None]:
@@ -153,6 +158,8 @@ class SharedAssistant:
 
     def tick(self) -> list[tuple[Timer, Reply | None]]:
         """See `Assistant.tick`: timers that have ended since the last call."""
+        if not len(self._assistant.timers):
+            return []  # an event loop four times a second would cost most of what an idle Wren does
         return self._within(self._assistant.tick())
 
     def _within(self, deed: Coroutine[None, None, T]) -> T:
@@ -190,7 +197,11 @@ class Wren:
         self._cache = ReplyCache()
         self.light_voice = find_flite() is not None
         """Whether there is another voice to fall back to."""
-        self.strain = Strain({LIGHT_VOICE} if self.light_voice else (), slots=_slots(opener))
+        self.light: LightRecogniser | None = None
+        """Hears instead while this machine cannot keep up; None where it is not installed, or would be no lighter."""
+        if hearing is not None and self._light_helps and forms(opener.store, LIGHT_ASR, PARTS["asr"]):
+            self.light = LightRecogniser(lambda: _opened_light(opener))
+        self.strain = self.make_strain()
         """How far Wren steps down, for strain or heat."""
         self._biases = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bias")
         self.bias: BiasKeeper | None = None
@@ -221,20 +232,29 @@ class Wren:
             assistant = None if voice_only else pool.submit(open_assistant, settings)
             # One after the other: two downloads would fight for the line and for the terminal's last row.
             transducer = None if voice_only else _transducer(store, settings)
-            hearing_packs = (VAD_PACK,) if transducer is not None else (ASR_PACK, VAD_PACK)
+            moonshine = moonshine_pack(store, settings.recogniser)
+            hearing_packs = (VAD_PACK,) if moonshine is None else (moonshine, VAD_PACK)
             wanted = (TTS_PACK,) if voice_only else (TTS_PACK, *hearing_packs)
             packs = {pack: store.ensure(pack, progress) if fetch else store.open(pack) for pack in wanted}
             made = [pool.submit(_converted, store, pack, progress) for pack in wanted if pack != VAD_PACK]
             artefacts = {artefact.manifest.pack: artefact for artefact in (future.result() for future in made)}
             # What the store holds decides with: the plan comes after conversion.
             given = {} if transducer is None else {"asr": graphs_of(transducer)}
-            plan = current_plan(store, machine.result(), user=settings.engines, given=given)
+            plan = current_plan(
+                store,
+                machine.result(),
+                user=settings.engines,
+                given=given,
+                asr=moonshine or ASR_PACK,
+                denoise=settings.denoise,
+            )
             opener = EngineOpener(store, plan, given=given)
             try:
                 voice = pool.submit(_open_voice, opener, packs[TTS_PACK], artefacts[TTS_PACK], settings)
                 if assistant is None:
                     return cls(settings, opener, None, voice.result())
-                asr = pool.submit(_open_asr, opener, packs.get(ASR_PACK), transducer)
+                heard_by = None if moonshine is None else packs[moonshine]
+                asr = pool.submit(_open_asr, opener, heard_by, transducer)
                 vad = pool.submit(opener.open, "vad")
                 home, area = assistant.result()
                 hearing = _Hearing(asr.result(), vad.result()["vad"], VadTensors(), SharedAssistant(home), area)
@@ -257,6 +277,8 @@ class Wren:
         if isinstance(phonemiser, EspeakPhonemiser):
             phonemiser.close()
         self._biases.shutdown(wait=False, cancel_futures=True)
+        if self.light is not None:
+            self.light.close()
         self.opener.close()
 
     def wait_for_bias(self) -> None:
@@ -268,12 +290,40 @@ class Wren:
     @property
     def degraded(self) -> tuple[str, ...]:
         """What works less well than the plan wanted, a sentence each."""
-        return (*self.opener.degraded, *self.strain.degraded, *self.lost_sentences)
+        trouble = None if self.light is None else self.light.trouble
+        light = () if trouble is None else (trouble,)
+        return (*self.opener.degraded, *self.strain.degraded, *light, *self.lost_sentences)
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What could be installed to fall back on, a sentence each."""
+        return tuple(
+            f"Wren has no {(step.needs or '').replace('-', ' ')} to fall back on where too much is asked of this "
+            f"machine; to install one: {step.to_get}"
+            for step in self.strain.skipped
+            if step.to_get is not None and (step.needs != LIGHT_RECOGNISER or self._light_helps)
+        )
 
     @property
     def lost_sentences(self) -> tuple[str, ...]:
         """See `Assistant.lost_sentences`."""
         return () if self._hearing is None else self._hearing.assistant.lost_sentences
+
+    def make_strain(self, settings: StrainSettings | None = None) -> Strain:
+        """A ladder with the steps that can be taken here."""
+        here = {LIGHT_VOICE: self.light_voice, LIGHT_RECOGNISER: self.light is not None}
+        has = {name for name, is_here in here.items() if is_here}
+        return Strain(has, slots=_slots(self.opener), settings=settings, changed=self._relieve)
+
+    def _relieve(self, relief: Relief) -> None:
+        if self.light is not None:
+            self.light.want(relief.light_recogniser)
+
+    @property
+    def _light_helps(self) -> bool:
+        """Whether there is a recogniser that is known to be lighter than the planned one."""
+        task = self.plan.tasks.get("asr")
+        return task is not None and task.model == ASR_PACK
 
     def heat(self, advice: HeatAdvice) -> None:
         """Do less, or again all, as the machine's heat asks for."""
@@ -354,7 +404,9 @@ class Wren:
             _LOG.warning("what is said in trouble could not be made ready: %s", error)
 
     def _guarded_recogniser(self, guard: Guard | None) -> Recogniser:
-        return self.recogniser() if guard is None else GuardedRecogniser(self.recogniser, guard)
+        if guard is None:
+            return self.recogniser()
+        return GuardedRecogniser(self.recogniser, guard, None if self.light is None else self.light.recogniser)
 
     def _guarded_synthesiser(self, guard: Guard | None) -> Synthesiser:
         if guard is None:
@@ -415,13 +467,20 @@ def _open_asr(
     if transducer is not None:
         return open_transducer(opener, transducer)
     assert pack is not None
-    parameters = pack.pack.parameters_as(AsrParameters)
-    engines = opener.open("asr")
-    limits = DecodingLimits(tokens_per_s=parameters.max_tokens_per_s, min_samples=parameters.min_samples)
-    tokenizer = Tokenizer.load(pack.path("tokenizer.bin"))
-    return MoonshineModel(
-        engines["encoder"], engines["decoder"], tokenizer, parameters.begin_token, parameters.end_token, limits
-    )
+    return open_moonshine(opener, pack)
+
+
+@contextlib.contextmanager
+def _opened_light(planned: EngineOpener) -> Iterator[MoonshineModel]:
+    """The lighter recogniser, by a plan of its own: one thread, for whatever else asks too much goes on."""
+    store = planned.store
+    user = Overrides(tasks={"asr": Override(threads=1)})
+    plan = current_plan(store, this_machine(store), user=user, asr=LIGHT_ASR)
+    opener = EngineOpener(store, plan, emit=planned.emit)
+    try:
+        yield open_moonshine(opener, store.open(LIGHT_ASR))
+    finally:
+        opener.close()
 
 
 def _open_voice(opener: EngineOpener, pack: InstalledPack, artefact: Artefact, settings: WrenSettings) -> PiperVoice:

@@ -43,6 +43,7 @@ class HouseControls:
     ) -> None:
         """`path` is the settings file; `restart` asks for an orderly end and a new start, and returns at once."""
         from appliance.app import ASR_PACK, TTS_PACK, VAD_PACK
+        from appliance.measuring import LIGHT_ASR
 
         self._service, self._local, self._machine = service, local, machine
         self._path, self._restart = path, restart
@@ -52,9 +53,9 @@ class HouseControls:
         self._version = metadata.version("wren")
         store = service.wren.store
         self._voice = store.catalogue.get(TTS_PACK).title
-        # A recogniser that was put in place by hand runs instead of Moonshine: nobody is to fetch that then.
+        # A recogniser that was chosen by hand runs instead of the usual one: nobody is to fetch that then.
         used = {choice.model for choice in service.wren.plan.tasks.values()}
-        self._packs = ModelPacks(store, [pack for pack in (ASR_PACK, VAD_PACK, TTS_PACK) if pack in used])
+        self._packs = ModelPacks(store, [pack for pack in (ASR_PACK, LIGHT_ASR, VAD_PACK, TTS_PACK) if pack in used])
 
     def view(self) -> ControlsView:
         """See `Controls`."""

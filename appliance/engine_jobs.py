@@ -32,9 +32,12 @@ PHONEMES: Final = "tˈɜːnd ˈɔn ðə lˈaɪts."
 """“Turned on the lights.”"""
 
 
-def feeds_for(store: Store, task: str, streams: Mapping[str, Stream]) -> Feeds:
-    """Inputs of a usual job. What one graph makes for the next is made by `streams`, which are the reference."""
-    return {"asr": _command, "tts": _reply, "vad": _activity}[task](store, streams)
+def feeds_for(store: Store, task: str, streams: Mapping[str, Stream], pack: str | None = None) -> Feeds:
+    """Inputs of a usual job. What one graph makes for the next is made by `streams`, which are the reference.
+
+    `pack`: the one that the streams are of; None: that of `MODELS`.
+    """
+    return {"asr": _command, "tts": _reply, "vad": _activity}[task](store, streams, pack or MODELS[task][0])
 
 
 def sound_s(store: Store, task: str, feeds: Feeds) -> float:
@@ -49,9 +52,9 @@ def sound_s(store: Store, task: str, feeds: Feeds) -> float:
     return COMMAND_S
 
 
-def _command(store: Store, streams: Mapping[str, Stream]) -> Feeds:
-    p = store.open(MODELS["asr"][0]).pack.parameters_as(AsrParameters)
-    audio = _recording(store)[None, : int(COMMAND_S * p.rate_hz)]
+def _command(store: Store, streams: Mapping[str, Stream], pack_id: str) -> Feeds:
+    p = store.open(pack_id).pack.parameters_as(AsrParameters)
+    audio = _recording(store, pack_id)[None, : int(COMMAND_S * p.rate_hz)]
     cross = {name: np.array(value) for name, value in streams["encoder"].run({"audio": audio}).items()}
     streams["decoder"].reset()
     token, steps = p.begin_token, []
@@ -63,8 +66,8 @@ def _command(store: Store, streams: Mapping[str, Stream]) -> Feeds:
     return {"encoder": [{"audio": audio}], "decoder": steps}
 
 
-def _reply(store: Store, streams: Mapping[str, Stream]) -> Feeds:
-    pack = store.open(MODELS["tts"][0])
+def _reply(store: Store, streams: Mapping[str, Stream], pack_id: str) -> Feeds:
+    pack = store.open(pack_id)
     config = pack.path(pack.pack.parameters_as(TtsParameters).config)
     ids = json.loads(config.read_text(encoding="utf-8"))["phoneme_id_map"]
     tokens = [1, 0, *(number for phoneme in PHONEMES for number in (*ids[phoneme], 0)), 2]
@@ -78,17 +81,17 @@ def _reply(store: Store, streams: Mapping[str, Stream]) -> Feeds:
     return {"frontend": [text], "flow": [latent], "vocoder": [spectral]}
 
 
-def _activity(store: Store, streams: Mapping[str, Stream]) -> Feeds:
+def _activity(store: Store, streams: Mapping[str, Stream], pack_id: str) -> Feeds:
     del streams  # nothing is made on the way
-    p = store.open(MODELS["vad"][0]).pack.parameters_as(VadParameters)
-    sound = np.concatenate((np.zeros(p.context_samples, dtype=np.float32), _recording(store)))
+    p = store.open(pack_id).pack.parameters_as(VadParameters)
+    sound = np.concatenate((np.zeros(p.context_samples, dtype=np.float32), _recording(store, MODELS["asr"][0])))
     starts = range(0, WINDOWS * p.window_samples, p.window_samples)
     return {"vad": [{"input": sound[None, at : at + p.context_samples + p.window_samples]} for at in starts]}
 
 
-def _recording(store: Store) -> Array:
-    """The pack's own clip of read speech, 16 kHz."""
-    with wave.open(str(store.open(MODELS["asr"][0]).path("beckett.wav")), "rb") as clip:
+def _recording(store: Store, recogniser: str) -> Array:
+    """A recogniser's own clip of read speech, 16 kHz."""
+    with wave.open(str(store.open(recogniser).path("beckett.wav")), "rb") as clip:
         pcm = np.frombuffer(clip.readframes(clip.getnframes()), dtype="<i2")
     return pcm.astype(np.float32) / np.float32(32768)
 

@@ -23,9 +23,17 @@ from models.graphs import form_of
 if TYPE_CHECKING:
     from appliance.engine_jobs import Feeds
 
-__all__ = ["JOB_LIST", "PACKS", "PARTS", "RESULT", "ROUNDS", "Job", "main"]
+__all__ = ["JOB_LIST", "LIGHT_ASR", "PACKS", "PARTS", "RESULT", "ROUNDS", "Job", "main"]
 
-PACKS: Final = {"asr": "moonshine-base-en", "tts": "piper-en-us-joe", "vad": "silero-vad", "wake": "wake-okay-nabu"}
+PACKS: Final = {
+    "asr": "moonshine-base-en",
+    "tts": "piper-en-us-joe",
+    "vad": "silero-vad",
+    "wake": "wake-okay-nabu",
+    "denoise": "dtln",
+}
+LIGHT_ASR: Final = "moonshine-tiny-en"
+"""A recogniser that takes less, where it is installed: by choice, or while a machine cannot keep up."""
 PARTS: Final = {"asr": ("encoder", "decoder"), "tts": ("frontend", "flow", "vocoder")}
 """Graphs that the appliance runs for a task."""
 ENGINES: Final = {"ort-cpu": ("models.engines.onnx_cpu", "OrtCpuEngine")}
@@ -45,6 +53,7 @@ class Job:
     """A candidate to be timed for a task."""
 
     task: str
+    pack: str
     candidate: Candidate
 
 
@@ -80,13 +89,13 @@ def _ready(store: Store, job: Job) -> Work | None:
     module, name = ENGINES[candidate.backend]
     make = getattr(importlib.import_module(module), name)
     try:
-        pack = store.catalogue.get(PACKS[job.task])
-        form = form_of(store, PACKS[job.task], PARTS[job.task], candidate.precision, candidate.scheme)
+        pack = store.catalogue.get(job.pack)
+        form = form_of(store, job.pack, PARTS[job.task], candidate.precision, candidate.scheme)
         streams = {
             part: make(form.path(part), pack.state_tensors(part), threads=candidate.threads).stream()
             for part in PARTS[job.task]
         }
-        feeds = feeds_for(store, job.task, streams)
+        feeds = feeds_for(store, job.task, streams, job.pack)
         work = {"asr": _command, "tts": _reply}[job.task](feeds, candidate, streams)
         work()
     except ModelsError:

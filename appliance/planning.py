@@ -22,10 +22,23 @@ from typing import Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from appliance.errors import ApplianceError
-from appliance.measuring import JOB_LIST, PACKS, PARTS, RESULT, ROUNDS, Job
-from hw.plan import Candidate, Overrides, Plan, Precision, Scheme, TaskNeed, Timing, Timings, make_plan, thread_counts
+from appliance.measuring import JOB_LIST, LIGHT_ASR, PACKS, PARTS, RESULT, ROUNDS, Job
+from hw.plan import (
+    Backend,
+    Candidate,
+    Overrides,
+    Plan,
+    Precision,
+    Scheme,
+    TaskNeed,
+    Timing,
+    Timings,
+    make_plan,
+    thread_counts,
+)
 from hw.probe import Machine
 from models import ModelsError, Progress, Store, TtsParameters, VadParameters, files, silent
+from models.catalogue import DenoiseParameters
 from models.convert import open_artefact
 from models.engines.given import GivenGraphs
 from models.graphs import Form, forms
@@ -34,12 +47,19 @@ __all__ = ["MeasuringError", "current_plan", "kept_timings", "measure", "plan_fr
 
 JOBS: Final = {"asr": "3 s of speech and 9 steps", "tts": "first sound of a short reply"}
 WEIGHTS_MB: Final[dict[str, dict[Precision, float]]] = {
-    "asr": {"fp32": 300.7, "int8": 86.7},
-    "tts": {"fp32": 63.1},
-    "vad": {"fp32": 1.3},
-    "wake": {"int8": 0.1},
+    PACKS["asr"]: {"fp32": 300.7, "int8": 86.7},
+    LIGHT_ASR: {"fp32": 146.2, "int8": 42.3},
+    PACKS["tts"]: {"fp32": 63.1},
+    PACKS["vad"]: {"fp32": 1.3},
+    PACKS["wake"]: {"int8": 0.1},
 }
 """Sizes of our own conversions, for where they have not been made."""
+
+BACKENDS: Final[dict[str, tuple[Backend, ...]]] = {
+    PACKS["asr"]: ("tensorrt", "ort-cuda", "ort-cpu", "numpy"),
+    LIGHT_ASR: ("ort-cuda", "ort-cpu", "numpy"),
+}
+"""Recogniser -> what runs it. The lighter one is for machines without a GPU: TensorRT has no profiles of its graphs."""
 
 VOCODER_MARGIN: Final = 11
 """What the conversion found, for where it has not been made."""
@@ -67,12 +87,16 @@ def current_plan(
     *,
     user: Overrides | None = None,
     given: Mapping[str, GivenGraphs] | None = None,
+    asr: str = PACKS["asr"],
+    denoise: bool = False,
 ) -> Plan:
     """The plan from what is known now: timings that were kept, else the rules alone. Measures nothing.
 
-    `given`: task -> files that it runs on instead of a pack's graphs.
+    `given`: task -> files that it runs on instead of a pack's graphs. `asr`: the recogniser's pack. `denoise`: whether
+    that is a task too.
     """
-    return plan_from(store, machine, kept_timings(store, machine) or {}, user=user, given=given)
+    timings = kept_timings(store, machine, asr) or {}
+    return plan_from(store, machine, timings, user=user, given=given, asr=asr, denoise=denoise)
 
 
 def plan_from(
@@ -83,9 +107,13 @@ def plan_from(
     user: Overrides | None = None,
     given: Mapping[str, GivenGraphs] | None = None,
     gate: bool | None = None,
+    asr: str = PACKS["asr"],
+    denoise: bool = False,
 ) -> Plan:
-    """The plan from such timings. `given` as in `current_plan`, `gate` as in `with_gate`."""
-    needs, given = with_gate(task_needs(store), gate), given or {}
+    """The plan from such timings. `given`, `asr` and `denoise` as in `current_plan`, `gate` as in `with_gate`."""
+    needs, given = with_gate(task_needs(store, asr), gate), given or {}
+    if denoise:
+        needs = (*needs, _denoise_need(store))
     needs = tuple(
         _given_need(need.task, given[need.task], machine, user) if need.task in given else need for need in needs
     )
@@ -93,27 +121,29 @@ def plan_from(
     return make_plan(machine, needs, known, user)
 
 
-def task_needs(store: Store) -> tuple[TaskNeed, ...]:
-    """What the appliance's tasks ask of a machine; sizes and INT8 from what the store holds."""
-    asr, tts = (forms(store, PACKS[task], PARTS[task]) for task in ("asr", "tts"))
+def task_needs(store: Store, asr: str = PACKS["asr"]) -> tuple[TaskNeed, ...]:
+    """What the appliance's tasks ask of a machine, with such a pack as recogniser; sizes and INT8 from what the store
+    holds."""
+    heard, spoken = forms(store, asr, PARTS["asr"]), forms(store, PACKS["tts"], PARTS["tts"])
     vad = store.catalogue.get(PACKS["vad"]).parameters_as(VadParameters)
     voice = store.catalogue.get(PACKS["tts"]).parameters_as(TtsParameters)
     margin = _vocoder_margin(store)
     return (
         TaskNeed(
             task="asr",
-            model=PACKS["asr"],
-            weights_mb=_weights("asr", asr),
+            model=asr,
+            backends=BACKENDS[asr],
+            weights_mb=_weights(asr, heard),
             # Conversion refuses INT8 graphs that say other words than the shipped model: what is to be made will pass.
-            int8_schemes=_schemes(asr, passed=True) if asr else ("s8-dynamic",),
-            int8_failed=_schemes(asr, passed=False),
-            int8_gate=_gate(asr) if asr else True,
+            int8_schemes=_schemes(heard, passed=True) if heard else ("s8-dynamic",),
+            int8_failed=_schemes(heard, passed=False),
+            int8_gate=_gate(heard) if heard else True,
             job=JOBS["asr"],
         ),
         TaskNeed(
             task="tts",
             model=PACKS["tts"],
-            weights_mb=_weights("tts", tts),
+            weights_mb=_weights(PACKS["tts"], spoken),
             # A reply is made in pieces that must join without a seam. In floats a piece with its margins is exactly its
             # part of the whole; with eight bits in the flow it is not (a difference of full scale, in the phase).
             int8_gate=False,
@@ -125,7 +155,7 @@ def task_needs(store: Store) -> tuple[TaskNeed, ...]:
         TaskNeed(
             task="vad",
             model=PACKS["vad"],
-            weights_mb=WEIGHTS_MB["vad"],
+            weights_mb=WEIGHTS_MB[PACKS["vad"]],
             fixed=Candidate("ort-cpu", "fp32", None, 1),
             why="0.25 ms of one core for 32 ms of sound: going to a GPU and back takes longer than it",
             window_samples=vad.window_samples,
@@ -133,11 +163,23 @@ def task_needs(store: Store) -> tuple[TaskNeed, ...]:
         TaskNeed(
             task="wake",
             model=PACKS["wake"],
-            weights_mb=WEIGHTS_MB["wake"],
+            weights_mb=WEIGHTS_MB[PACKS["wake"]],
             fixed=Candidate("tflite", "int8", None, 1),
             why="the model comes quantised, with its own runtime, and takes half a percent of one core",
             window_samples=160,
         ),
+    )
+
+
+def _denoise_need(store: Store) -> TaskNeed:
+    pack = store.catalogue.get(PACKS["denoise"])
+    return TaskNeed(
+        task="denoise",
+        model=pack.id,
+        weights_mb={"fp32": round(pack.size / 1e6, 1)},
+        fixed=Candidate("ort-cpu", "fp32", None, 1),
+        why="half a millisecond of one core for 8 ms of sound: going to a GPU and back takes longer than it",
+        window_samples=pack.parameters_as(DenoiseParameters).hop_samples,
     )
 
 
@@ -160,22 +202,29 @@ def with_gate(needs: Sequence[TaskNeed], gate: bool | None) -> tuple[TaskNeed, .
     return tuple(need if gate is None or need.fixed is not None else replace(need, int8_gate=gate) for need in needs)
 
 
-def kept_timings(store: Store, machine: Machine) -> Timings | None:
-    """What was measured on this machine with these models, or None."""
+def kept_timings(store: Store, machine: Machine, asr: str = PACKS["asr"]) -> Timings | None:
+    """What was measured on this machine with these models, or None. `asr`: the recogniser's pack."""
     try:
-        kept = _KEPT.validate_json(_kept_file(store, machine).read_bytes())
+        kept = _KEPT.validate_json(_kept_file(store, machine, asr).read_bytes())
     except (OSError, ValidationError):  # never measured, or not by this version
         return None
     return kept.timings
 
 
-def measure(store: Store, machine: Machine, progress: Progress = silent, *, background: bool = False) -> Timings:
+def measure(
+    store: Store,
+    machine: Machine,
+    progress: Progress = silent,
+    *,
+    background: bool = False,
+    asr: str = PACKS["asr"],
+) -> Timings:
     """Time every candidate that can run here, keep the result, and return it. Takes a quarter of a minute; blocks.
 
-    Two processes do not measure at once: each would time the other. Raises `MeasuringError` where nothing can be
-    measured, and `ModelsError` where the store cannot be used.
+    `asr` is the recogniser's pack. Two processes do not measure at once: each would time the other. Raises
+    `MeasuringError` where nothing can be measured, and `ModelsError` where the store cannot be used.
     """
-    jobs = _jobs(store, machine)
+    jobs = _jobs(store, machine, asr)
     if not jobs:
         raise MeasuringError("no model is ready to be measured here; run: wren models fetch")
     with store.locked("plan", "measuring", progress):
@@ -189,7 +238,7 @@ def measure(store: Store, machine: Machine, progress: Progress = silent, *, back
         if not best:
             raise MeasuringError("not one candidate could be measured: run `wren doctor`")
         with contextlib.suppress(OSError):  # a store that cannot be written: measured again next time
-            files.write_whole(_kept_file(store, machine), _KEPT.dump_json(_Kept(timings), indent=1))
+            files.write_whole(_kept_file(store, machine, asr), _KEPT.dump_json(_Kept(timings), indent=1))
     return timings
 
 
@@ -204,11 +253,16 @@ class _Kept:
 _KEPT: Final = TypeAdapter(_Kept)
 
 
-def _kept_file(store: Store, machine: Machine) -> Path:
+def _kept_file(store: Store, machine: Machine, asr: str) -> Path:
     """By machine, and by the models: their folders are named by all that went into them."""
-    models = [form.key for task, parts in PARTS.items() for form in forms(store, PACKS[task], parts)]
+    models = [form.key for task, pack in _measured(asr).items() for form in forms(store, pack, PARTS[task])]
     digest = hashlib.sha256(json.dumps([VERSION, *models]).encode()).hexdigest()[:16]
     return store.root / "plans" / f"{machine.digest}-{digest}.json"
+
+
+def _measured(asr: str) -> dict[str, str]:
+    """Task -> pack, of those that are measured."""
+    return {task: asr if task == "asr" else PACKS[task] for task in PARTS}
 
 
 def _vocoder_margin(store: Store) -> int:
@@ -219,9 +273,9 @@ def _vocoder_margin(store: Store) -> int:
         return VOCODER_MARGIN
 
 
-def _weights(task: str, found: Sequence[Form]) -> dict[Precision, float]:
+def _weights(pack: str, found: Sequence[Form]) -> dict[Precision, float]:
     """Megabytes of the graphs in use, by precision; the largest where there are several."""
-    sizes: dict[Precision, float] = dict(WEIGHTS_MB[task])
+    sizes: dict[Precision, float] = dict(WEIGHTS_MB[pack])
     for precision in ("fp32", "fp16", "int8"):
         if fitting := [form.mb for form in found if form.precision == precision]:
             sizes[precision] = max(fitting)
@@ -242,17 +296,18 @@ def _gate(found: Sequence[Form]) -> bool | None:
 # ---- measuring: the caller's side ---------------------------------------------------------------------------------
 
 
-def _jobs(store: Store, machine: Machine) -> tuple[Job, ...]:
+def _jobs(store: Store, machine: Machine, asr: str) -> tuple[Job, ...]:
     """Every way to run what is there, on the backends that can be measured."""
     counts = thread_counts(machine.usable_cores or 1)
     found = []
-    for task, parts in PARTS.items():
-        for form in forms(store, PACKS[task], parts):
+    for task, pack in _measured(asr).items():
+        for form in forms(store, pack, PARTS[task]):
             # What may not be used may be as fast as it likes.
             usable = form.precision == "fp32" or (form.passed and task not in SEAMLESS)
             if usable and form.target in ("any", "cpu"):
                 scheme = cast("Scheme | None", form.scheme)
-                found += [Job(task, Candidate("ort-cpu", form.precision, scheme, threads)) for threads in counts]
+                ways = [Candidate("ort-cpu", form.precision, scheme, threads) for threads in counts]
+                found += [Job(task, pack, way) for way in ways]
     return tuple(found)
 
 

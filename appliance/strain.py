@@ -70,9 +70,13 @@ class Strain:
         settings: StrainSettings | None = None,
         breakers: BreakerSettings | None = None,
         limits: TimeLimits = LIMITS,
+        changed: Callable[[Relief], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`has` is what steps may need and is installed; `slots` how many recognitions may run at once."""
+        """`has` is what steps may need and is installed; `slots` how many recognitions may run at once.
+
+        `changed` is told what holds from now on, on whichever thread reported; it must return at once.
+        """
         self.emit: Listener | None = None
         """Told of every change, once somebody listens."""
         self.steps = possible(ladder, has)
@@ -80,6 +84,7 @@ class Strain:
         self.skipped = tuple(step for step in ladder if step not in self.steps)
         self._clock = clock
         self._limits = limits
+        self._changed = changed
         self._monitor = StrainMonitor([step.relieves for step in self.steps], settings or StrainSettings())
         self._floors: dict[str, frozenset[int]] = {}
         self._taken: tuple[Step, ...] = ()
@@ -204,6 +209,8 @@ class Strain:
             case None:
                 return
             case events.StrainChanged():
+                if self._changed is not None:
+                    self._changed(self._relief)  # as of now: two may tell at once
                 _LOG.warning("%s (%s)", event.text, event.because or "there is headroom again")
             case events.BreakerChanged():
                 _LOG.warning("the circuit breaker of %s is %s", event.stage, event.state)

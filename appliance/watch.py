@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 from appliance import events
 from appliance.errors import ApplianceError
 from appliance.machine import this_machine
+from appliance.measuring import PACKS
 from appliance.planning import current_plan, kept_timings, measure
+from appliance.recognisers import moonshine_pack
 from hw.power import advise_power, read_power, read_sensors
 from hw.probe import RealRunner, Root
 from hw.thermal import Heat, HeatAdvice, HeatState, Reading, advise, read_zones, step
@@ -93,6 +95,8 @@ class MachineWatch:
     ) -> None:
         """`on_heat` is told what to do when the level changes; `idle_s` says for how long nobody has spoken."""
         self._store, self._plan, self._user = store, plan, user
+        # A transducer is not measured: what is, is of use once it is chosen no more.
+        self._asr = moonshine_pack(store, plan.tasks["asr"].model) or PACKS["asr"]
         self._emit, self._on_heat, self._idle_s = emit, on_heat, idle_s
         self._root = Root() if root is None else root
         self._runner = RealRunner() if runner is None else runner
@@ -174,17 +178,17 @@ class MachineWatch:
     def _measure(self) -> None:
         machine = self._known()
         self._tries_left -= 1
-        if kept_timings(self._store, machine) is None:
+        if kept_timings(self._store, machine, self._asr) is None:
             self._measuring = True
             try:
-                measure(self._store, machine, background=True)
+                measure(self._store, machine, background=True, asr=self._asr)
             except (ApplianceError, ModelsError) as error:
                 _LOG.warning("engines could not be measured: %s", error)
                 return
             finally:
                 self._measuring = False
         self._tries_left = 0
-        self._compare(current_plan(self._store, machine, user=self._user))
+        self._compare(current_plan(self._store, machine, user=self._user, asr=self._asr))
 
     def _compare(self, plan: Plan) -> None:
         changes = []

@@ -23,12 +23,10 @@ from appliance.audio.frame import FRAME_SAMPLES, RATE_HZ, Frame, Samples
 from appliance.audio.resample import MonoResampler
 from appliance.events import Event
 from appliance.service import LOCAL, Service
-from appliance.strain import Strain
 from appliance.telemetry.strain import StrainSettings
 from appliance.voice import loop
 from appliance.voice.asr.moonshine import MoonshineRecogniser
 from appliance.voice.loop import Phase
-from appliance.voice.relief import LIGHT_VOICE
 from appliance.voice.runner import LiveRunner
 from appliance.voice.tts.piper import PiperSynthesiser
 from appliance.voice.vad import VoiceActivity
@@ -178,7 +176,7 @@ def main() -> None:
         (PiperSynthesiser, "stream", "synthesis"),
     ):
         stalls_in(owner, method, stage)
-    wren.strain = Strain({LIGHT_VOICE} if wren.light_voice else (), settings=TIMES)
+    wren.strain = wren.make_strain(TIMES)
     service = Service(wren)
     service.hub.subscribe(told)
     runner = service.open_session(LOCAL, FakeSpeaker, wake=True)

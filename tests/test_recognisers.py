@@ -151,7 +151,10 @@ def test_a_pack_of_the_catalogue_is_read_where_the_user_fetched_it(tmp_path: Pat
 @pytest.mark.parametrize(
     ("chosen", "says"),
     [
-        ("whisper-tiny-en", "no recogniser of the catalogue (moonshine-base-en, zipformer-en-2023-06-26)"),
+        (
+            "whisper-tiny-en",
+            "no recogniser of the catalogue (moonshine-base-en, moonshine-tiny-en, zipformer-en-2023-06-26)",
+        ),
         ("zipformer", "a folder is given as a path with a slash"),
         ("./absent", "there is no such folder"),
         ("~/absent-model", "absent-model"),

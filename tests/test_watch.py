@@ -116,13 +116,13 @@ def test_engines_are_measured_once_and_only_while_nobody_speaks(room: Room, monk
     rounds: list[int] = []
     at: list[int] = []
 
-    def measured(store: Store, machine: Machine, *, background: bool) -> None:
+    def measured(store: Store, machine: Machine, *, background: bool, asr: str) -> None:
         assert background
         at.append(len(rounds))
         raise_if_first = len(at) == 1
         if raise_if_first:
             raise MeasuringError("made to fail")
-        monkeypatch.setattr(watch, "kept_timings", lambda store, machine: {})
+        monkeypatch.setattr(watch, "kept_timings", lambda *_: {})
 
     monkeypatch.setattr(watch, "measure", measured)
     room.at(40.0)

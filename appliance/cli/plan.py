@@ -33,22 +33,26 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan; measures this machine first if that was never done. Another one is planned by rule."""
+    from appliance.measuring import PACKS
     from appliance.overrides import engine_overrides
     from appliance.planning import plan_from
-    from appliance.recognisers import given_graphs
+    from appliance.recognisers import given_graphs, moonshine_pack
     from appliance.settings import load_settings
 
     machine, store = machine_from(arguments), model_store()
     gate = None if arguments.gate is None else arguments.gate == "passed"
     timings: Timings = {}
-    user, given = None, None
+    asr = PACKS["asr"]
+    user, given, denoise = None, None, False
     if arguments.root is None:
         # What is set here is set for this machine.
         settings = load_settings().settings
         user = engine_overrides(settings.engines)
+        denoise = settings.audio.denoise != "off"
         given = given_graphs(store, settings.models.recogniser, user)
-        timings = _timings(store, machine, anew=arguments.remeasure)
-    plan = plan_from(store, machine, timings, user=user, given=given, gate=gate)
+        asr = moonshine_pack(store, settings.models.recogniser) or asr
+        timings = _timings(store, machine, asr, anew=arguments.remeasure)
+    plan = plan_from(store, machine, timings, user=user, given=given, asr=asr, gate=gate, denoise=denoise)
     advice = _advice(arguments, machine)
     if arguments.json:
         print_json({**plan.to_dict(), "advice": [{"text": a.text, "command": a.command} for a in advice]})
@@ -57,16 +61,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _timings(store: Store, machine: Machine, *, anew: bool) -> Timings:
+def _timings(store: Store, machine: Machine, asr: str, *, anew: bool) -> Timings:
     from appliance.errors import ApplianceError
     from appliance.planning import kept_timings, measure
     from models import ModelsError, TerminalProgress
 
-    if not anew and (kept := kept_timings(store, machine)) is not None:
+    if not anew and (kept := kept_timings(store, machine, asr)) is not None:
         return kept
     progress = TerminalProgress()
     try:
-        return measure(store, machine, progress)
+        return measure(store, machine, progress, asr=asr)
     except (ApplianceError, ModelsError) as error:
         progress.finish()
         warn(f"not measured: {error}")
@@ -83,8 +87,9 @@ def _advice(arguments: argparse.Namespace, machine: Machine) -> tuple[PowerAdvic
 
 
 def _print(plan: Plan, advice: tuple[PowerAdvice, ...], *, explain: bool) -> None:
+    width = max(5, *map(len, plan.tasks))
     for choice in plan.tasks.values():
-        print(f"{choice.task:<5} {_summary(choice)}")
+        print(f"{choice.task:<{width}} {_summary(choice)}")
         if explain:
             print(f"      {choice.model}")
             _explain(choice)

@@ -82,6 +82,8 @@ class AudioSettings(_Group):
     """A short sound when Wren begins to listen and when it has not understood."""
     echo_cancelling: bool = True
     """Take Wren's own voice out of what its microphone hears."""
+    denoise: Literal["off", "dtln"] = "off"
+    """dtln takes noise out of what wake words and voice activity hear, never out of the words; needs its pack."""
     timer_ring_s: int = Field(default=30, ge=0, le=600)
     """Seconds that a timer rings when it has ended, unless somebody says stop; 0: it is only said."""
     lead_in_ms: int = Field(default=0, ge=0, le=3000)
@@ -135,7 +137,8 @@ class ModelSettings(_Group):
     """Which models, and where they come from."""
 
     recogniser: Name | None = None
-    """A pack's name, or the folder of a streaming transducer (docs/recognisers.md); none takes Moonshine."""
+    """A pack's name (moonshine-tiny-en is lighter), or the folder of a streaming transducer (docs/recognisers.md); none
+    takes Moonshine base."""
     mirror: Name | None = None
     """Folder or https address asked for models before all else; WREN_MODELS_MIRROR goes before it."""
     max_mb: int | None = Field(default=None, ge=1)

@@ -81,9 +81,10 @@ class GuardedRecogniser:
     """See `Recogniser`. Which of two recognisers hears an utterance is decided when it begins."""
 
     def __init__(
-        self, make: Callable[[], Recogniser], guard: Guard, make_light: Callable[[], Recogniser] | None = None
+        self, make: Callable[[], Recogniser], guard: Guard, make_light: Callable[[], Recogniser | None] | None = None
     ) -> None:
-        """`make` is called again after a time-out: what was given up may still be using the old one."""
+        """`make` is called again after a time-out: what was given up may still be using the old one. `make_light` gives
+        None until the lighter one has been opened: the planned one goes on so long."""
         self._make, self._make_light = make, make_light
         self._guard = guard
         self._light = False
@@ -131,10 +132,14 @@ class GuardedRecogniser:
 
     def reset(self) -> None:
         """See `Recogniser`."""
-        light = self._make_light is not None and self._guard.relief().light_recogniser
-        if self._lost or light is not self._light:
-            make = self._make_light if light and self._make_light is not None else self._make
-            self._inner, self._light, self._lost = make(), light, False
+        wanted = self._make_light is not None and self._guard.relief().light_recogniser
+        if self._lost or wanted is not self._light:
+            light = self._make_light() if wanted and self._make_light is not None else None
+            if light is not None:
+                self._inner, self._light = light, True
+            elif self._lost or self._light:
+                self._inner, self._light = self._make(), False
+            self._lost = False
         self._inner.reset()
 
 

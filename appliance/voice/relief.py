@@ -49,6 +49,8 @@ class Step:
     relief: Relief
     needs: str | None = None
     """What must be installed."""
+    to_get: str | None = None
+    """The command that installs it."""
 
 
 LADDER: Final[Sequence[Step]] = (
@@ -65,9 +67,17 @@ LADDER: Final[Sequence[Step]] = (
         _HEARING | _UNDERSTANDING,
         Relief(light_recogniser=True),
         needs=LIGHT_RECOGNISER,
+        to_get="wren models fetch moonshine-tiny-en",
     ),
     Step("whole-replies", "begins to speak when the whole reply is made", _SPEAKING, Relief(whole_replies=True)),
-    Step(LIGHT_VOICE, "speaks with a lighter voice", _SPEAKING, Relief(light_voice=True), needs=LIGHT_VOICE),
+    Step(
+        LIGHT_VOICE,
+        "speaks with a lighter voice",
+        _SPEAKING,
+        Relief(light_voice=True),
+        needs=LIGHT_VOICE,
+        to_get="sudo apt-get install flite",
+    ),
     Step(
         "kept-replies",
         "says only what it has said before; the rest is on the page",

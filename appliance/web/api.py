@@ -73,6 +73,7 @@ async def get_state(request: web.Request) -> web.Response:
             "strain": strain_record(context.service.strain.state()),
             "ahead": ahead_record(context.service.speculation.totals),
             "better_plan": machine.better_plan,
+            "advice": list(context.service.wren.advice),
             "sensors": [{"name": name, "value": value, "unit": unit} for name, value, unit in machine.readings],
         }
     )

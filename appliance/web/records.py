@@ -106,9 +106,14 @@ def trace_record(trace: UtteranceTrace) -> JsonObject:
 
 def model_records(wren: Wren, settings: Settings) -> list[JsonObject]:
     """The models in use, with their licences and what should be known about them."""
-    from appliance.app import ASR_PACK, TTS_PACK, VAD_PACK
+    from appliance.app import TTS_PACK, VAD_PACK
+    from appliance.measuring import LIGHT_ASR, PACKS
+    from appliance.recognisers import moonshine_pack
 
-    used = [ASR_PACK, VAD_PACK, TTS_PACK, *(f"wake-{word.replace('_', '-')}" for word in settings.wake.words)]
+    asr = [moonshine_pack(wren.store, wren.plan.tasks["asr"].model) or PACKS["asr"]]
+    if wren.light is not None:
+        asr.append(LIGHT_ASR)
+    used = [*asr, VAD_PACK, TTS_PACK, *(f"wake-{word.replace('_', '-')}" for word in settings.wake.words)]
     packs = [wren.store.catalogue.get(pack_id) for pack_id in used]
     return [
         {

@@ -156,7 +156,7 @@ def test_the_recogniser_that_the_settings_choose_is_planned_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = {"asr": (Timing(Candidate("ort-cpu", "int8", "s8-dynamic", 1), 1.0),)}  # Moonshine's
-    monkeypatch.setattr(planning, "kept_timings", lambda store, machine: kept)
+    monkeypatch.setattr(planning, "kept_timings", lambda *_: kept)
     monkeypatch.setenv("WREN_CONFIG", str(tmp_path / "wren.toml"))
     (tmp_path / "wren.toml").write_text('[models]\nrecogniser = "./my-model"\n', encoding="utf-8")
     assert main(["plan"]) != 0

@@ -155,18 +155,25 @@ def test_what_was_cancelled_is_no_failure() -> None:
     assert room.breaks == []
 
 
-def test_the_lighter_recogniser_hears_from_the_next_utterance_on_and_the_planned_one_again() -> None:
-    room = Room()
-    light = FakeRecogniser("light")
-    recogniser = GuardedRecogniser(FakeRecogniser, room.guard, lambda: light)
-    until = _heard(recogniser)
-    room.relief = Relief(light_recogniser=True)
-    assert recogniser.hypothesise(until, None, Cancel()).text == "turn on the lights"
-    recogniser.reset()
-    assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "light"
-    room.relief = Relief()
-    recogniser.reset()
-    assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "turn on the lights"
+def test_until_the_lighter_recogniser_is_open_the_planned_one_goes_on() -> None:
+    room = Room(relief=Relief(light_recogniser=True))
+    opened: list[FakeRecogniser] = []
+    planned: list[FakeRecogniser] = []
+
+    def make() -> FakeRecogniser:
+        planned.append(FakeRecogniser())
+        return planned[-1]
+
+    recogniser = GuardedRecogniser(make, room.guard, lambda: opened[-1] if opened else None)
+    for _ in range(2):
+        recogniser.reset()
+        assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "turn on the lights"
+    opened.append(FakeRecogniser("light"))
+    assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "turn on the lights", "not in the middle"
+    for _ in range(2):
+        recogniser.reset()
+        assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "light"
+    assert len(planned) == 1
 
 
 class FakeStuckHome(FakeThinker):

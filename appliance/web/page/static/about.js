@@ -48,6 +48,9 @@ export function showState(state) {
   const better = byId("better-plan");
   better.textContent = state.better_plan ? `Measured since the start; from the next one on: ${state.better_plan}.` : "";
   better.hidden = !state.better_plan;
+  const advice = byId("advice");
+  advice.textContent = state.advice.map((sentence) => `${sentence}.`).join(" ");
+  advice.hidden = !state.advice.length;
   const ahead = byId("ahead");
   ahead.textContent =
     `Worked ahead in ${state.ahead.utterances} utterances: ${state.ahead.hits} answered from it, ` +

@@ -12,7 +12,7 @@ from appliance.mqtt.broker import EmbeddedBroker
 from appliance.mqtt.client import MqttClient
 from appliance.mqtt.client_id import kept_id, state_folder
 from appliance.mqtt.discovery import DeviceInfo
-from appliance.mqtt.losses import RecentLosses
+from appliance.telemetry.losses import RecentLosses
 from appliance.mqtt.places import Place, former_places, ghost_filters, keep_place
 
 if TYPE_CHECKING:

@@ -4,8 +4,10 @@ virtual speaker led back into the virtual microphone.
 
 from __future__ import annotations
 
+import gc
 import random
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +23,7 @@ from appliance.app import Wren
 from appliance.audio.files import read_blocks
 from appliance.audio.frame import RATE_HZ, Samples, level_dbfs
 from appliance.audio.resample import MonoResampler
-from appliance.running import LocalAudio
+from appliance.running import LocalAudio, prepare_process
 from appliance.service import LOCAL, Service
 from appliance.settings import Settings
 from tests.peers.pulse import MICROPHONE, SPEAKER, PulseServer
@@ -70,6 +72,8 @@ class EchoRoom:
             wren.synthesiser().whole(text)
         self.events: list[tuple[float, events.Event]] = []
         """With the monotonic time at which each was told."""
+        self._switch_s = sys.getswitchinterval()
+        prepare_process()  # as `wren run` does
         self.service = Service(wren)
         self.service.hub.subscribe(lambda event: self.events.append((time.monotonic(), event)))
         base = settings or Settings()
@@ -98,6 +102,8 @@ class EchoRoom:
     ) -> None:
         self.local.close()
         self.service.close()
+        sys.setswitchinterval(self._switch_s)
+        gc.unfreeze()
         if self._noise is not None:
             self._noise.kill()
             self._noise.wait()

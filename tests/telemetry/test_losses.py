@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.mqtt.losses import RECENT_S, STEP_S, RecentLosses
+from appliance.telemetry.losses import RECENT_S, STEP_S, RecentLosses
 
 
 def test_a_loss_is_news_for_a_while() -> None:

@@ -20,7 +20,7 @@ from models import Store, files
 __all__ = ["this_machine"]
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-VERSION: Final = 1
+VERSION: Final = 2
 """Goes up when the probe learns something new."""
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from hw.probe.commands import CommandResult, RealRunner, ReplayRunner, Runner
 from hw.probe.gather import probe, probe_root
-from hw.probe.machine import AudioDevice, Cluster, Disk, Machine
+from hw.probe.machine import AudioDevice, Cluster, Core, Disk, Machine
 from hw.probe.root import Root
 
 __all__ = [
     "AudioDevice",
     "Cluster",
     "CommandResult",
+    "Core",
     "Disk",
     "Machine",
     "RealRunner",

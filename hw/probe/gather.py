@@ -9,7 +9,7 @@ from typing import Final
 
 from hw import thermal  # as a module: whoever imports it first comes by here before it is whole
 from hw.cpu import usable_cores
-from hw.probe import board, devices, gpu, live, processor, software
+from hw.probe import board, cores, devices, gpu, live, processor, software
 from hw.probe.commands import RealRunner, ReplayRunner, Runner
 from hw.probe.facts import Facts
 from hw.probe.machine import Machine
@@ -61,6 +61,7 @@ def _gather(root: Root, runner: Runner, facts: Facts, live_machine: bool) -> Non
         lambda: gpu.gather_gpu(root, facts, asked.smi),
         lambda: processor.gather_memory(root, facts),
         lambda: processor.gather_governors(root, facts),
+        lambda: cores.gather_cores(root, facts),
         lambda: _power_mode(runner, facts),
         lambda: _thermal(root, facts),
         lambda: devices.gather_audio(root, facts),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["FIELDS", "AudioDevice", "Cluster", "Disk", "Machine"]
+__all__ = ["FIELDS", "AudioDevice", "Cluster", "Core", "Disk", "Machine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,17 @@ class Cluster:
     """Kind of the cores, as `Cortex-A76`."""
     cores: tuple[int, ...]
     """Their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A processor as the kernel counts them."""
+
+    number: int
+    speed: int | None
+    """Beside the machine's fastest core, which has 1024; None where nothing tells."""
+    siblings: tuple[int, ...]
+    """Numbers of those that share one core's units (SMT), itself among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +105,8 @@ class Machine:
     avx512_vnni, avx_vnni, amx_int8."""
 
     cpu_clusters: tuple[Cluster, ...] | None = None
+    cores: tuple[Core, ...] | None = None
+    """Those that are online, and which of them are fast; None where sysfs does not tell."""
     usable_cores: int | None = None
     """Cores this process may use (affinity, control groups); on the living machine only."""
     ram_available_kib: int | None = None

@@ -12,8 +12,8 @@ from appliance.mqtt.broker import EmbeddedBroker
 from appliance.mqtt.client import MqttClient
 from appliance.mqtt.client_id import kept_id, state_folder
 from appliance.mqtt.discovery import DeviceInfo
-from appliance.telemetry.losses import RecentLosses
 from appliance.mqtt.places import Place, former_places, ghost_filters, keep_place
+from appliance.telemetry.losses import RecentLosses
 
 if TYPE_CHECKING:
     from appliance.mqtt.controls import Controls

@@ -27,7 +27,7 @@ __all__ = ["EngineOpener", "Settled"]
 
 _LOG = logging.getLogger(__name__)
 
-PARTS_SERVED: Final[Mapping[str, tuple[str, ...]]] = {**PARTS, "vad": ("vad",)}
+PARTS_SERVED: Final[Mapping[str, tuple[str, ...]]] = {**PARTS, "vad": ("vad",), "denoise": ("mask", "wave")}
 """Graphs of each task. The wake word is not among them: its library runs its own."""
 
 
@@ -88,6 +88,12 @@ class EngineOpener:
         with self._lock:
             self._ladders[task], self._choices[task] = ladders, choice
         return ladders
+
+    def opened(self, task: str) -> Mapping[str, Engine]:
+        """As `open`, but once: for what several microphones share and none may need."""
+        with self._lock:
+            ladders = self._ladders.get(task)
+        return self.open(task) if ladders is None else ladders
 
     @property
     def settled(self) -> Mapping[str, Settled]:

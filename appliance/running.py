@@ -31,6 +31,7 @@ from appliance.buffers import BufferSizes
 from appliance.building import EngineBuilds
 from appliance.controls import HouseControls
 from appliance.courtesy import Courtesy
+from appliance.denoising import denoiser_for
 from appliance.events import Event
 from appliance.machine import this_machine
 from appliance.mqtt.face import Mqtt
@@ -81,6 +82,7 @@ def wren_settings(settings: Settings) -> WrenSettings:
         length_scale=settings.voice.length_scale,
         engines=engine_overrides(settings.engines),
         recogniser=settings.models.recogniser,
+        denoise=settings.audio.denoise != "off",
     )
 
 
@@ -114,7 +116,8 @@ class LocalAudio:
         heard = block("microphone", audio.microphone)
         players: list[DevicePlayer] = []
         self._ducking, tap = Ducking(), PlayedTap()
-        self._ears = Ears(tap, wanted=audio.echo_cancelling)
+        denoiser = denoiser_for(service.wren.opener, audio.denoise)
+        self._ears = Ears(tap, wanted=audio.echo_cancelling, denoiser=denoiser)
         self._alarm = RingingAlarm(self._play_alarm)
         self._ring_s = float(audio.timer_ring_s)
 
@@ -237,6 +240,8 @@ class LocalAudio:
         ears = self.ears
         if ears.missing is not None:
             degraded.append(f"Wren hears its own voice more than it should: {ears.missing}")
+        if ears.noisy is not None:
+            degraded.append(f"the sound is not denoised: {ears.noisy}")
         dropped = self._runner.dropped_frames
         if dropped:
             degraded.append(f"{dropped} frames of sound were lost: this machine is too slow or too busy")

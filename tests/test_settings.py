@@ -44,6 +44,7 @@ ALLOWED: dict[str, st.SearchStrategy[PlainValue]] = {
     "audio.volume_percent": st.integers(0, 100),
     "audio.acknowledgement_sounds": st.booleans(),
     "audio.echo_cancelling": st.booleans(),
+    "audio.denoise": st.sampled_from(["off", "dtln"]),
     "audio.timer_ring_s": st.integers(0, 600),
     "audio.lead_in_ms": st.integers(0, 3000),
     "listening.style": st.sampled_from(["quick", "patient", "plain"]),

@@ -1,8 +1,7 @@
 """Sound in overlapping windowed frames, worked on one by one, and added up again to whole sound.
 
-What every effect on a spectrum needs, and every cross-fade: denoising, concealment, joins. With nothing done to the
-frames, what comes out is what went in, sample for sample. Nothing in Wren works on windowed frames yet: this waits for
-the first that does.
+What every effect on a spectrum needs, and every cross-fade: denoising (`frontend/denoise.py`), concealment, joins. With
+nothing done to the frames, what comes out is what went in, sample for sample.
 """
 
 from __future__ import annotations
@@ -48,13 +47,23 @@ class StreamingOverlapAdd:
     """
 
     def __init__(
-        self, frame: int, hop: int, window: Samples, process: Process = _as_it_is, *, synthesis: Samples | None = None
+        self,
+        frame: int,
+        hop: int,
+        window: Samples,
+        process: Process = _as_it_is,
+        *,
+        synthesis: Samples | None = None,
+        fades_itself: bool = False,
     ) -> None:
         """`window` [frame] is applied before `process`, `synthesis` [frame] (where there is one) behind it.
 
         Constant overlap-add: shifted by `hop`, the windows' product must add up to a constant (any: it is divided
         out). Raises `WindowError` where it does not. See Allen and Rabiner, A unified approach to short-time Fourier
         analysis and synthesis, Proc. IEEE 65 (1977).
+
+        `fades_itself`: what `process` gives adds up to the sound as it is, as of a network that was trained to have it
+        added up. Nothing is divided out then, and what comes out is as good as the process.
         """
         if not 1 <= hop <= frame:
             raise WindowError(f"a hop of {hop} samples with frames of {frame}; it must be 1 to the frame")
@@ -63,7 +72,8 @@ class StreamingOverlapAdd:
                 raise WindowError(
                     f"a {name} of shape {values.shape} for frames of {frame}; give [{frame}] finite numbers"
                 )
-        gain = _overlapped(window if synthesis is None else window * synthesis, hop)
+        overlapped = _overlapped(window if synthesis is None else window * synthesis, hop)
+        gain = 1.0 if fades_itself else overlapped
         self._frame, self._hop, self._process = frame, hop, process
         self._analysis = window.astype(np.float32)
         behind = np.ones(frame) if synthesis is None else synthesis

@@ -45,6 +45,7 @@ def settings_from(arguments: argparse.Namespace, loaded: Settings | None = None)
         wake=wake,
         engines=engine_overrides(settings.engines),
         recogniser=settings.models.recogniser,
+        denoise=settings.audio.denoise != "off",
     )
 
 

@@ -96,6 +96,23 @@ def test_the_process_gets_windowed_frames_and_its_work_is_heard() -> None:
     np.testing.assert_allclose(frames[1], sound[:32] * hann(32), atol=1e-6)
 
 
+@settings(deadline=None)
+@given(size=st.integers(0, 600), sizes=st.lists(st.integers(1, 200), min_size=1, max_size=6))
+def test_what_a_process_fades_itself_is_added_up_as_it_is(size: int, sizes: list[int]) -> None:
+    """A network that was trained to have its frames added up: each gives its share of the sound."""
+
+    def share(frame: Samples) -> Samples:
+        frame *= root_hann(64) ** 2 / 2  # at a quarter of the frame, that adds up to one
+        return frame
+
+    box = np.ones(64, dtype=np.float32)
+    sound = _sound(size, 3)
+    out = _chunked(StreamingOverlapAdd(64, 16, box, share, fades_itself=True), sound, sizes)
+    np.testing.assert_allclose(out, sound, atol=2e-6)
+    divided = _chunked(StreamingOverlapAdd(64, 16, box, share), sound, sizes)
+    np.testing.assert_allclose(divided, sound / 4, atol=2e-6)
+
+
 def test_reset_forgets() -> None:
     part = StreamingOverlapAdd(64, 32, hann(64))
     part.push(_sound(100))

@@ -4,6 +4,9 @@ While nothing is played the recogniser and voice activity get it bit for bit: th
 without a front end. While something is played the echo is subtracted for the recogniser and nothing else is done to it,
 for suppressing and denoising hurt it; voice activity also gets AEC3's and the noise suppressor's work. What listens
 for wake words always has the level evened out. No canceller runs while nothing is played.
+
+With a denoiser, wake words and voice activity hear what it makes of the same sound, 30 ms later, and still the times of
+the microphone. While Wren sounds they hear as without one (what is left of an echo is voice to it), as late.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from appliance.audio.frame import FRAME_S, FRAME_SAMPLES, Frame, Samples, level_dbfs
+from appliance.audio.frontend.denoise import Denoiser, QuietPath
 from appliance.audio.frontend.linear import LinearCanceller
 from appliance.audio.frontend.webrtc import Processors
 
@@ -34,7 +38,7 @@ AUDIBLE_DBFS: Final = -70.0
 
 @dataclass(frozen=True, slots=True)
 class EarFrames:
-    """The same 10 ms as several listeners want it."""
+    """10 ms as several listeners want them: the same ones, or what a denoiser heard 30 ms before; the frames say."""
 
     speech: Frame
     """For the recogniser and for levels: as it came, the echo subtracted while Wren sounds."""
@@ -54,8 +58,9 @@ class EarFrames:
 class Cleaner:
     """A streaming part: a frame in, one of each out. Without processors only the echo is subtracted."""
 
-    def __init__(self, processors: Processors | None) -> None:
+    def __init__(self, processors: Processors | None, denoiser: Denoiser | None = None) -> None:
         self._processors = processors
+        self._quiet = None if denoiser is None else QuietPath(denoiser)
         self._linear = LinearCanceller()
         self.faults = 0
         """Times that a processor failed: from the first on it goes on without them."""
@@ -69,27 +74,23 @@ class Cleaner:
         """Whether echo is being cancelled just now."""
         return self._left > 0
 
+    @property
+    def noisy(self) -> str | None:
+        """Why the sound is not denoised any more; None while it is, and where that was not wanted."""
+        return None if self._quiet is None else self._quiet.fault
+
     def push(self, frame: Frame, reference: Samples | None = None) -> EarFrames:
         """Hear 10 ms; `reference`, [160] float32, is what was played then (some of it a little later), None silence."""
-        if self._processors is not None:
-            try:
-                speech, wake, voice = self._clean(self._processors, frame.samples, reference)
-            except Exception as error:  # noqa: BLE001 - a library's fault must not make Wren deaf
-                self.faults += 1
-                self._processors = None
-                _LOG.error("the front end failed (%s); from now on the echo is only subtracted", error)
-                speech = wake = voice = frame.samples
-        else:
-            speech = wake = voice = self._subtract(frame.samples, reference)
-        return EarFrames(
-            replace(frame, samples=speech),
-            replace(frame, samples=wake),
-            replace(frame, samples=voice),
-            None if reference is None else replace(frame, samples=reference),
-        )
+        subtracted = self._subtract(np.ascontiguousarray(frame.samples), reference)
+        speech = replace(frame, samples=subtracted)
+        wake, voice = speech, replace(frame, samples=self._suppressed(frame.samples, subtracted, reference))
+        if self._quiet is not None:
+            wake, voice = self._quiet.push(speech, voice, as_it_is=self.cancelling)
+        wake = replace(wake, samples=self._levelled(wake.samples))
+        return EarFrames(speech, wake, voice, None if reference is None else replace(frame, samples=reference))
 
     def flush(self) -> tuple[EarFrames, ...]:
-        """Nothing is held back."""
+        """No words are held back; what is still being denoised is let go of."""
         return ()
 
     def reset(self) -> None:
@@ -98,17 +99,34 @@ class Cleaner:
         self._linear.reset()
         if self._processors is not None:
             self._processors.reset()
+        if self._quiet is not None:
+            self._quiet.reset()
 
-    def _clean(
-        self, processors: Processors, raw: Samples, reference: Samples | None
-    ) -> tuple[Samples, Samples, Samples]:
-        near = np.ascontiguousarray(raw)
-        speech = voice = self._subtract(near, reference)
-        if self._left:
-            left = processors.echo.process(speech, self._silence if reference is None else reference)
-            self._doubt(level_dbfs(near), level_dbfs(speech), level_dbfs(left))
-            voice = processors.voice.process(left)
-        return speech, processors.wake.process(speech), voice
+    def _suppressed(self, near: Samples, subtracted: Samples, reference: Samples | None) -> Samples:
+        """What is left of the echo and noise suppressed too, while echo is cancelled."""
+        processors = self._processors
+        if processors is None or not self._left:
+            return subtracted
+        try:
+            left = processors.echo.process(subtracted, self._silence if reference is None else reference)
+            self._doubt(level_dbfs(near), level_dbfs(subtracted), level_dbfs(left))
+            return processors.voice.process(left)
+        except Exception as error:  # noqa: BLE001 - a library's fault must not make Wren deaf
+            return self._without_processors(error, subtracted)
+
+    def _levelled(self, samples: Samples) -> Samples:
+        if self._processors is None:
+            return samples
+        try:
+            return self._processors.wake.process(samples)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._without_processors(error, samples)
+
+    def _without_processors(self, error: Exception, samples: Samples) -> Samples:
+        self.faults += 1
+        self._processors = None
+        _LOG.error("the front end failed (%s); from now on the echo is only subtracted", error)
+        return samples
 
     def _doubt(self, near_dbfs: float, speech_dbfs: float, left_dbfs: float) -> None:
         """Have the linear filter learn the room anew where it takes away far less than there was to take."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from appliance.audio.frame import Frame
 from appliance.audio.frontend.cleaning import Cleaner, EarFrames
+from appliance.audio.frontend.denoise import DenoiserMissingError, OpenDenoiser
 from appliance.audio.frontend.played import PlayedTap
 from appliance.audio.frontend.reference import EchoReference
 from appliance.audio.frontend.webrtc import FrontEndMissingError, open_processors
@@ -24,6 +25,8 @@ class EarsState:
     """Whether echo is being cancelled just now."""
     missing: str | None
     """Why there is no front end, a sentence; None where there is one, or none is wanted."""
+    noisy: str | None
+    """Why the sound is not denoised, a sentence; None where it is, or where that is not wanted."""
     jumps: int
     """Times that the reference had to be laid anew while something sounded."""
     dropped: int
@@ -33,8 +36,8 @@ class EarsState:
 class Ears:
     """What a session hears through. One thread pushes; `state` may be asked from any."""
 
-    def __init__(self, tap: PlayedTap, *, wanted: bool = True) -> None:
-        """`wanted` False: the sound is handed on as it is."""
+    def __init__(self, tap: PlayedTap, *, wanted: bool = True, denoiser: OpenDenoiser | None = None) -> None:
+        """`wanted` False: no echo is cancelled. Without a `denoiser` too, the sound is handed on as it is."""
         self._wanted = wanted
         self._tap = tap
         self._reference = EchoReference()
@@ -46,12 +49,23 @@ class Ears:
             except FrontEndMissingError as error:
                 self._missing = str(error)
                 _LOG.warning("Wren hears its own voice more than it should: %s", error)
-        self._cleaner = Cleaner(processors)
+        self._noisy: str | None = None
+        quiet = None
+        if denoiser is not None:
+            try:
+                quiet = denoiser()
+            except DenoiserMissingError as error:
+                self._noisy = str(error)
+                _LOG.warning("the sound is not denoised: %s", error)
+        self._plain = not wanted and quiet is None
+        self._cleaner = Cleaner(processors, quiet)
 
     def push(self, frame: Frame) -> EarFrames:
         """Hear 10 ms."""
-        if not self._wanted:
+        if self._plain:
             return EarFrames.plain(frame)
+        if not self._wanted:
+            return self._cleaner.push(frame)
         self._reference.push(self._tap.read())
         return self._cleaner.push(frame, self._reference.take(frame.time_s))
 
@@ -60,4 +74,7 @@ class Ears:
         missing = self._missing
         if self._cleaner.faults:
             missing = "the front end failed; echo is only subtracted until Wren is started again"
-        return EarsState(self._cleaner.cancelling, missing, self._reference.jumps, self._tap.dropped)
+        noisy = self._noisy
+        if self._cleaner.noisy is not None:
+            noisy = f"the denoiser failed ({self._cleaner.noisy}); nothing is denoised until Wren is started again"
+        return EarsState(self._cleaner.cancelling, missing, noisy, self._reference.jumps, self._tap.dropped)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from appliance.audio.blocks import MICROPHONE_BLOCKS, SPEAKER_BLOCKS
-from appliance.audio.devices import Device, stream_formats
-from appliance.audio.frame import Samples
+from appliance.audio.devices import Device, Kind, stream_formats
+from appliance.audio.frame import FRAME_S, Samples
 from appliance.audio.keeper import FIRST_BLOCK_S
 from appliance.audio.portaudio import Give, PortAudio, PortAudioStream, StreamFormat, Take, portaudio
 from appliance.errors import DeviceFaultError
@@ -25,8 +25,9 @@ SETTLE_S: Final = 0.4
 """Buffers fill and servers find their pace; what happens until then says nothing."""
 EDGE_S: Final = 0.25
 """The clock is read off the best moment of the first and of the last so many seconds."""
-MIN_BLOCK_S: Final = 0.0025
-"""Shorter blocks are not tried: 750 callbacks a second took a quarter of a core (measured), for a millisecond."""
+MIN_BLOCK_S: Final[Mapping[Kind, float]] = {"microphone": FRAME_S, "speaker": 0.0025}
+"""Shorter blocks are not tried. A microphone's come all day long (100 a second take some 5 % of a core), and it is
+heard by frames anyway; a speaker's come only while it plays, and 750 a second took a quarter of a core."""
 MAX_LOST_S: Final = 0.004
 """More than that missing within a second is a loss and no jitter."""
 _BUSY_S: Final = 0.004
@@ -66,7 +67,7 @@ def probe_block(
     """
     if sizes is None:
         all_sizes = MICROPHONE_BLOCKS if device.kind == "microphone" else SPEAKER_BLOCKS
-        sizes = [size for size in all_sizes if size >= MIN_BLOCK_S * device.rate_hz]
+        sizes = [size for size in all_sizes if size >= MIN_BLOCK_S[device.kind] * device.rate_hz]
     stop = threading.Event()
     worker = threading.Thread(target=_keep_busy, args=(stop,), name="probe-load", daemon=True)
     if busy:

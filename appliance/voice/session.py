@@ -69,7 +69,7 @@ _LOG = logging.getLogger(__name__)
 
 _RING_S: Final = 2.0
 _GAP_FRAMES: Final = 2
-_WAKE_REPLAYED_S: Final = 2.0
+WAKE_REPLAYED_S: Final = 2.0
 """Of the sound before that the wake word detector hears when it is woken: with 1 s it missed 3 of 50, with this none
 more than one that never sleeps."""
 
@@ -447,7 +447,7 @@ class Session:
 
 
 def _dozing(wake: WakeListener | None) -> Dozing[WakeHit] | None:
-    return None if wake is None else Dozing(wake, _WAKE_REPLAYED_S, afresh=False)
+    return None if wake is None else Dozing(wake, WAKE_REPLAYED_S, afresh=False)
 
 
 def _quietest_s(frames: list[Frame], otherwise_s: float) -> float:

@@ -23,6 +23,7 @@ from appliance.audio.blocks import KeepBlock
 from appliance.audio.capture import Microphone
 from appliance.audio.devices import Kind
 from appliance.audio.ducking import Cause, Ducking
+from appliance.audio.frame import FRAME_S
 from appliance.audio.frontend import Ears, EarsState, PlayedTap
 from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
@@ -38,6 +39,7 @@ from appliance.mqtt.face import Mqtt
 from appliance.overrides import engine_overrides, open_store
 from appliance.service import LOCAL, Service
 from appliance.settings import LoadedSettings, Settings, WakeWordSettings
+from appliance.telemetry.losses import RecentLosses
 from appliance.voice import loop
 from appliance.voice.endpoint import SilenceSettings
 from appliance.voice.parts import SessionSettings
@@ -47,7 +49,7 @@ from appliance.watch import MachineWatch
 from appliance.web import MachineState, serve
 from models import Progress
 
-__all__ = ["LocalAudio", "run", "wren_settings"]
+__all__ = ["LocalAudio", "prepare_process", "run", "wren_settings"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,6 +110,7 @@ class LocalAudio:
         self._lock = threading.Lock()
         self._muted = False
         self._states: dict[str, DeviceState] = {}
+        self._dropped, self._gaps = RecentLosses(), RecentLosses()
         player_settings = PlayerSettings(
             volume=float(audio.volume_percent),
             block=block("speaker", audio.speaker),
@@ -141,7 +144,12 @@ class LocalAudio:
         self._runner = service.open_session(LOCAL, player, wake=True, ears=self._ears, alarm=self._alarm)
         self._player = players[0]
         self._microphone = Microphone(
-            audio.microphone, self._runner.push, self._on_state, block=heard, keep_block=keeper("microphone")
+            audio.microphone,
+            self._runner.push,
+            self._on_state,
+            block=heard,
+            keep_block=keeper("microphone"),
+            hurry=lambda: self._runner.in_a_hurry,
         )
         self._courtesy = Courtesy(self._ducking, LOCAL)
         self._unsubscribe = [service.hub.subscribe(self._acknowledge), service.hub.subscribe(self._courtesy)]
@@ -242,12 +250,12 @@ class LocalAudio:
             degraded.append(f"Wren hears its own voice more than it should: {ears.missing}")
         if ears.noisy is not None:
             degraded.append(f"the sound is not denoised: {ears.noisy}")
-        dropped = self._runner.dropped_frames
-        if dropped:
-            degraded.append(f"{dropped} frames of sound were lost: this machine is too slow or too busy")
-        gaps = self._player.stats().underruns
-        if gaps:
-            degraded.append(f"what Wren said had {gaps} gaps: this machine is too slow or too busy")
+        if dropped := self._dropped.recent(self._runner.dropped_frames):
+            lost_ms = round(dropped * FRAME_S * 1000)
+            degraded.append(f"{lost_ms} ms of sound were lost of late: this machine is too slow or too busy")
+        if gaps := self._gaps.recent(self._player.stats().underruns):
+            gap = "a gap" if gaps == 1 else f"{gaps} gaps"
+            degraded.append(f"what Wren said of late had {gap}: this machine is too slow or too busy")
         if self._muted:
             return MachineState("muted", tuple(degraded))
         running = microphone is not None and microphone.phase == "running"
@@ -276,6 +284,16 @@ class LocalAudio:
             self._player.prepare()
 
 
+def prepare_process() -> None:
+    """Once everything is open: no pause for the garbage of what stands for good, and no long wait for the interpreter.
+
+    What stands for good is not looked through again: a full collection stops everything for a tenth of a second.
+    """
+    gc.collect()
+    gc.freeze()
+    sys.setswitchinterval(SWITCH_S)
+
+
 async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
     """Start everything, serve until SIGINT or SIGTERM, stop cleanly; True where a restart was asked for.
 
@@ -288,10 +306,7 @@ async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
         running.add_signal_handler(number, stop.set)
     chosen, store = wren_settings(settings), open_store(settings.models)
     wren = await asyncio.to_thread(lambda: Wren.open(chosen, progress, store=store))
-    # What stands for good is not looked through again: a full collection stops everything for a tenth of a second.
-    gc.collect()
-    gc.freeze()
-    sys.setswitchinterval(SWITCH_S)
+    prepare_process()
     service = Service(wren)
     wren.opener.emit = service.hub.emit
     watch = MachineWatch(

@@ -227,4 +227,9 @@ def _report_lines(report: QuantiseReport) -> list[str]:
 
 
 def _fetchable(store: Store) -> list[str]:
-    return [pack.id for pack in store.catalogue.pack if not pack.is_library]
+    """What Wren always runs on, and what the settings ask for besides."""
+    from appliance.settings import load_settings
+
+    needed = [pack.id for pack in store.catalogue.pack if not pack.is_library]
+    denoiser = load_settings().settings.audio.denoise
+    return needed if denoiser == "off" else [*needed, denoiser]

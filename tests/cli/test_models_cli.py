@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 WREN = Path(sys.executable).with_name("wren")
 
 
@@ -35,6 +37,19 @@ def test_an_unverified_pack_is_not_fetched_without_consent(tmp_path: Path) -> No
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert "wren models fetch --consent kokoro-82m" in done.stderr
+
+
+def test_a_denoiser_is_among_what_wren_needs_only_where_the_settings_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "wren.toml"
+    monkeypatch.setenv("WREN_CONFIG", str(config))
+    without = _run(tmp_path, "verify").stderr
+    config.write_text('[audio]\ndenoise = "dtln"\n')
+    wanted = _run(tmp_path, "verify").stderr
+    assert "silero-vad" in without
+    assert "dtln" not in without
+    assert "run: wren models fetch dtln" in wanted
 
 
 def test_a_report_of_nothing_says_what_to_run(tmp_path: Path) -> None:

@@ -39,7 +39,6 @@ from appliance.voice.tts.piper import ChunkPlan, PiperSynthesiser, PiperVoice, V
 from appliance.voice.tts.spoken import spoken
 from appliance.voice.vad import VadTensors, VoiceActivity
 from appliance.voice.wake import WakeDetector, WakeSettings
-from hw.cpu import usable_cores
 from hw.plan import Override, Overrides
 from hw.thermal import HeatAdvice
 from models import InstalledPack, Progress, Store, TtsParameters, silent
@@ -313,7 +312,7 @@ class Wren:
         """A ladder with the steps that can be taken here."""
         here = {LIGHT_VOICE: self.light_voice, LIGHT_RECOGNISER: self.light is not None}
         has = {name for name, is_here in here.items() if is_here}
-        return Strain(has, slots=_slots(self.opener), settings=settings, changed=self._relieve)
+        return Strain(has, slots=self.opener.plan.workers.recognitions, settings=settings, changed=self._relieve)
 
     def _relieve(self, relief: Relief) -> None:
         if self.light is not None:
@@ -437,12 +436,6 @@ class _Hearing:
     vad_tensors: VadTensors
     assistant: SharedAssistant
     area: str | None
-
-
-def _slots(opener: EngineOpener) -> int:
-    """Recognitions that may run at once: more would only make each other late."""
-    task = opener.plan.tasks.get("asr")
-    return 1 if task is None else max(1, usable_cores() // task.threads)
 
 
 def _converted(store: Store, pack_id: str, progress: Progress) -> Artefact:

@@ -93,6 +93,10 @@ def _print(plan: Plan, advice: tuple[PowerAdvice, ...], *, explain: bool) -> Non
         if explain:
             print(f"      {choice.model}")
             _explain(choice)
+    workers = plan.workers
+    how = "measured" if workers.measured else "by rule"
+    print(f"recognitions at once: {workers.recognitions}; {how}" + (f" ({workers.reason})" if explain else ""))
+    print(f"cores: {plan.affinity.reason}")
     memory = plan.memory
     budget = "of an unknown amount" if memory.budget_mb is None else f"of {memory.budget_mb} MB that may be taken"
     print(f"memory: about {memory.planned_mb} MB {budget}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hw.plan.make import make_plan, thread_counts
 from hw.plan.types import (
+    Affinity,
     Backend,
     Candidate,
     Choice,
@@ -18,9 +19,12 @@ from hw.plan.types import (
     TaskNeed,
     Timing,
     Timings,
+    Workers,
 )
+from hw.plan.workers import rule_count
 
 __all__ = [
+    "Affinity",
     "Backend",
     "Candidate",
     "Choice",
@@ -35,6 +39,8 @@ __all__ = [
     "TaskNeed",
     "Timing",
     "Timings",
+    "Workers",
     "make_plan",
+    "rule_count",
     "thread_counts",
 ]

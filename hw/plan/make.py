@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hw.errors import PlanError
+from hw.plan.affinity import physical_cores, placed, plan_affinity
 from hw.plan.budget import PROGRAM_MB, budget_mb, choice_mb, once_mb
 from hw.plan.chunks import chunk_frames
 from hw.plan.rules import RULES, Rule, reason_against
@@ -26,6 +27,7 @@ from hw.plan.types import (
     Timing,
     Timings,
 )
+from hw.plan.workers import plan_workers
 from hw.probe.machine import Machine
 
 __all__ = ["make_plan", "thread_counts"]
@@ -56,7 +58,11 @@ def make_plan(machine: Machine, needs: Sequence[TaskNeed], timings: Timings, use
     if available is not None and planned > available // 1024:
         warnings.append(f"the plan takes about {planned} MB, and {available // 1024} MB are free now")
     memory = Memory(budget, planned, None if budget is None else planned <= budget)
-    return Plan(tasks, memory, machine.digest, tuple(warnings))
+    affinity = plan_affinity(machine, max((choice.threads for choice in tasks.values()), default=1))
+    tasks = {task: placed(choice, affinity) for task, choice in tasks.items()}
+    room = None if budget is None else budget - planned
+    workers = plan_workers(tasks.get("asr"), physical_cores(machine, affinity.engines), room)
+    return Plan(tasks, memory, machine.digest, tuple(warnings), workers, affinity)
 
 
 def thread_counts(cores: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = [
+    "Affinity",
     "Backend",
     "Candidate",
     "Choice",
@@ -22,6 +23,7 @@ __all__ = [
     "TaskNeed",
     "Timing",
     "Timings",
+    "Workers",
 ]
 
 Backend = Literal["tensorrt", "ort-cuda", "ort-cpu", "numpy", "tflite"]
@@ -56,6 +58,10 @@ class Timing:
     """Time of a usual job of the task (see `TaskNeed.job`)."""
     frame_ms: float | None = None
     """Time a frame of sound made, for a voice."""
+    waits: float | None = None
+    """Seconds in which its threads waited for each second in which they computed; None where nobody looked."""
+    at_once: tuple[tuple[int, float], ...] = ()
+    """(how many of them ran at once, jobs that were done a second), where that was measured."""
 
 
 Timings = Mapping[str, tuple[Timing, ...]]
@@ -158,6 +164,8 @@ class Choice:
     """Everything that was measured."""
     passed_over: tuple[str, ...]
     """Better rungs of the ladder and why they are not taken."""
+    cores: tuple[int, ...] = ()
+    """Cores that its threads are kept on; empty: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,30 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Workers:
+    """How many recognitions may run at once."""
+
+    recognitions: int
+    """At least 1."""
+    waits: float
+    """Seconds of wait for each second of compute that it was reckoned with."""
+    measured: bool
+    """Whether so many were tried on this machine; else by rule."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """Which cores do what; both empty where the kernel may put every thread anywhere."""
+
+    engines: tuple[int, ...]
+    """Cores that engines' threads are kept on."""
+    sound: tuple[int, ...]
+    """Cores that the threads of the sound devices are kept on."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """How every task is to run on a machine."""
 
@@ -180,6 +212,8 @@ class Plan:
     machine: str
     """Digest of the machine that it is for."""
     warnings: tuple[str, ...]
+    workers: Workers
+    affinity: Affinity
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""

@@ -128,6 +128,7 @@ class DevicePlayer:
         self._feed: ReplyFeed | None = None
         self._keeper: Keeper | None = None
         self._format: StreamFormat | None = None
+        self._stream: OpenStream | None = None
         self._server_name: str | None = None
         self._lost_since_s: float | None = None
         self._delay_s = 0.0
@@ -226,6 +227,11 @@ class DevicePlayer:
         self._mixer.set_gain(volume_gain(self._volume))
 
     @property
+    def resting(self) -> bool:
+        """Whether the device plays nothing, not even silence, until something is said."""
+        return self._stream is not None and self._stream.resting
+
+    @property
     def sounding(self) -> bool:
         """Whether anything is being played, or waits to be."""
         return self._mixer.sounding
@@ -274,6 +280,7 @@ class DevicePlayer:
         self._delay_s = self._delay_s or stream.latency_s
         self._format = stream.format
         self._lost_since_s = None
+        self._stream = stream
         return stream
 
     def serve(self) -> float:

@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from appliance.audio import playback
 from appliance.audio.capture import Microphone
 from appliance.audio.devices import find_device, list_devices
 from appliance.audio.frame import Frame, Samples, level_dbfs
 from appliance.audio.framing import Gap
+from appliance.audio.frontend.played import PlayedTap
+from appliance.audio.frontend.reference import EchoReference
 from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.probe import probe_block
@@ -61,10 +64,15 @@ class Ear:
 class Mouth:
     """A player and all that it says."""
 
-    def __init__(self, device: str = SPEAKER, settings: PlayerSettings = LOUD) -> None:
+    def __init__(self, device: str = SPEAKER, settings: PlayerSettings = LOUD, *, tap: PlayedTap | None = None) -> None:
         self.posted: list[tuple[int, float]] = []
         self.states: list[DeviceState] = []
-        self.player = DevicePlayer(device, self._played, self.states.append, settings=settings)
+        self.player = DevicePlayer(device, self._played, self.states.append, settings=settings, tap=tap)
+
+    @property
+    def resting(self) -> bool:
+        """Whether the device is open and its callbacks are stopped."""
+        return bool(self.states) and self.states[-1].phase == "running" and self.player.resting
 
     def _played(self, generation: int) -> None:
         self.posted.append((generation, time.monotonic()))
@@ -304,6 +312,42 @@ def test_a_speaker_pulled_out_in_mid_reply_ends_the_reply_and_plays_the_next(pul
             eventually(lambda: len(mouth.posted) == 2)
             time.sleep(0.2)
             assert np.abs(recording.samples).max() > 0.2
+
+
+def test_a_speaker_that_rests_sounds_as_soon_as_it_is_needed_and_is_missed_when_it_goes(
+    pulse: PulseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playback, "REST_S", 0.3)
+    reference, tap = EchoReference(), PlayedTap()
+    first_ms, jumps = [], 0
+    with Mouth(tap=tap) as mouth:
+        for generation in range(3):
+            eventually(lambda: mouth.resting)
+            with pulse.record() as recording:
+                asked_s = time.monotonic()
+                mouth.speak(generation, _tone(0.5, VOICE_RATE_HZ))
+                eventually(lambda: len(mouth.posted) > generation)  # noqa: B023
+                posted_s = mouth.posted[-1][1]
+                time.sleep(0.3)
+                loud = np.flatnonzero(np.abs(recording.samples) > 2e-3)
+                first_ms.append((recording.time_of(int(loud[0])) - asked_s) * 1000)
+                ended_s = recording.time_of(int(loud[-1]))
+            assert posted_s - ended_s == pytest.approx(0.0, abs=0.06)
+            blocks = list(tap.read())
+            assert blocks[0].heard_s == pytest.approx(asked_s + first_ms[-1] / 1000, abs=0.08)
+            reference.push(blocks)
+            jumps += reference.jumps
+        print("first sound after a rest, ms:", [round(one) for one in first_ms])
+        assert min(first_ms) < 150  # as much as without a rest: what is kept ready, and the server's own buffer
+        assert jumps == 0
+        assert mouth.player.stats().device_underruns == 0
+        eventually(lambda: mouth.resting)
+        pulse.unplug("spk")
+        mouth.wait("lost")
+        pulse.plug("spk")
+        mouth.wait("running")
+        mouth.speak(9, _tone(0.3, VOICE_RATE_HZ))
+        eventually(lambda: mouth.posted[-1][0] == 9)
 
 
 @pytest.mark.slow

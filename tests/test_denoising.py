@@ -13,7 +13,7 @@ import pytest
 from appliance.app import Wren, WrenSettings
 from appliance.audio.frame import FRAME_SAMPLES, RATE_HZ, Samples, level_dbfs
 from appliance.audio.frontend import Denoiser, DenoiserMissingError, Ears, PlayedTap
-from appliance.audio.frontend.denoise import DELAY_FRAMES
+from appliance.audio.frontend.denoise import DELAY_FRAMES, HOP_SAMPLES, WINDOW_SAMPLES
 from appliance.bench.sound import read_sound
 from appliance.denoising import denoiser_for, open_denoiser
 from appliance.engines import EngineOpener
@@ -26,6 +26,7 @@ from appliance.telemetry.checks import check_denoiser
 from appliance.voice.wake import WakeDetector, WakeSettings
 from hw.probe import Machine
 from models import Store
+from models.catalogue import DenoiseParameters
 from models.errors import FetchError
 
 pytestmark = pytest.mark.models
@@ -95,6 +96,11 @@ def test_it_is_planned_for_only_where_it_is_wanted(store: Store) -> None:
     choice = current_plan(store, MACHINE, denoise=True).tasks["denoise"]
     assert (choice.model, choice.backend, choice.precision, choice.threads) == ("dtln", "ort-cpu", "fp32", 1)
     assert denoiser_for(opener(store), "off") is None
+
+
+def test_frames_are_those_that_the_pack_names(store: Store) -> None:
+    parameters = store.catalogue.get("dtln").parameters_as(DenoiseParameters)
+    assert (parameters.window_samples, parameters.hop_samples) == (WINDOW_SAMPLES, HOP_SAMPLES)
 
 
 def test_steady_noise_is_nearly_gone(opened: EngineOpener) -> None:

@@ -55,6 +55,13 @@ def test_states_are_written_out() -> None:
     assert load_catalogue().get("moonshine-base-en").state_tensors("encoder") == ()
 
 
+def test_the_denoisers_graphs_are_named_after_their_parts_and_keep_a_state_each() -> None:
+    pack = load_catalogue().get("dtln")
+    for part in ("mask", "wave"):
+        assert f"{part}.onnx" in {file.name for file in pack.files}
+        assert [state.shape for state in pack.state_tensors(part)] == [(1, 2, 128, 2)]
+
+
 def test_parameters_come_with_their_type_or_an_error() -> None:
     catalogue = load_catalogue()
     assert catalogue.get("moonshine-base-en").parameters_as(AsrParameters).end_token == 2

@@ -98,12 +98,12 @@ def load_material(speech: Path | None) -> Material:
     )
 
 
-def evaluations(store: Store, speech: Path | None) -> dict[str, Evaluate]:
-    """A judge for each group of graphs that `models.quantize` knows."""
+def evaluations(store: Store, speech: Path | None, asr: str = ASR) -> dict[str, Evaluate]:
+    """A judge for each group of graphs that `models.quantize` knows; `asr` is the recogniser that is judged."""
     holdout = Holdout.load(store, speech)
     heard = _Intelligible(store)
     return {
-        "asr": _WordErrors(store, holdout),
+        "asr": _WordErrors(store, holdout, asr),
         "frontend": heard,
         "flow": heard,
         "vocoder": heard,
@@ -124,7 +124,7 @@ def words_judge(store: Store, pack_id: str, part: str) -> Extra | None:
     def extra(engine: Engine) -> Mapping[str, float | int | str]:
         from models.engines.tensorrt.sources import reference_engines
 
-        judge = evaluations(store, None)[group]
+        judge = evaluations(store, None, pack_id if group == "asr" else ASR)[group]
         engines = reference_engines(store, pack_id)
         try:
             wanted, made = judge(engines), judge({**engines, part: engine})
@@ -154,8 +154,8 @@ def word_errors(said: str, heard: str) -> tuple[int, int]:
 class _WordErrors:
     """Word error rate of the recogniser on the hold-out."""
 
-    def __init__(self, store: Store, holdout: Holdout) -> None:
-        self._tokenizer = Tokenizer.load(store.open(ASR).path("tokenizer.bin"))
+    def __init__(self, store: Store, holdout: Holdout, pack: str) -> None:
+        self._tokenizer = Tokenizer.load(store.open(pack).path("tokenizer.bin"))
         self._holdout = holdout
         self._own: dict[int, str] = {}
         """Clip -> what FP32, which is judged first, heard in it."""

@@ -1,6 +1,7 @@
 """What the home's phrases do for recognition: right and wrong actions, their cost, the grammar's size; as Markdown.
 
     .venv/bin/python benchmarks/bias_bench.py [--only commands,noise,negatives,near,size] [--json OUT.json]
+        [--recogniser PACK]
 
 Clips of ../shared/speech are cut as a session cuts them: 0.4 s before the first speech to 0.2 s after the last. `noise`
 is the commands in kitchen noise at 10 dB. `near` takes the rarest word of each command out of the grammar (in all its
@@ -35,6 +36,7 @@ from appliance.intent.types import Area, Entity, HomeView, Understanding
 from appliance.voice.asr.acceptance import accepted_text
 from appliance.voice.asr.bias import LetterBias
 from appliance.voice.asr.protocol import Bias, Cancel, Extension, Hypothesis, Reach
+from hw.plan import Overrides
 
 HOME = SPEECH / "commands" / "home.json"
 LEAD_S, TAIL_S = 0.4, 0.2
@@ -96,8 +98,8 @@ class Without:
 class Bench:
     """The recogniser and the home of the clips."""
 
-    def __init__(self) -> None:
-        settings = WrenSettings(home_file=HOME)
+    def __init__(self, recogniser: str | None = None, engines: Overrides | None = None) -> None:
+        settings = WrenSettings(home_file=HOME, recogniser=recogniser, engines=engines or Overrides())
         self._wren = Wren.open(settings)
         self._recogniser = self._wren.recogniser()
         assistant, area = open_assistant(settings)
@@ -115,7 +117,7 @@ class Bench:
 
     def near_misses(self, part: str) -> list[tuple[Row, str, Understanding]]:
         """For each command its rarest word, and what is understood without it."""
-        counts = word_counts(self.graph)
+        counts = wordcounts(self.graph)
         found = []
         for number, row in enumerate(manifest("commands")):
             known = [w for w in (plain_letters(row["transcript"]) or "").split() if counts[w]]
@@ -131,7 +133,7 @@ class Bench:
             said = set((plain_letters(text) or "").split())
             return Understanding(text, None) if said & forms else self.match(text)
 
-        hypothesis, _ = self._hypothesis(sound, Without(self.bias, forms))
+        hypothesis, _ = self.hypothesis(sound, Without(self.bias, forms))
         return accepted_text(hypothesis, match).understanding
 
     def _sound(self, row: Row, part: str, number: int) -> np.ndarray:
@@ -142,11 +144,12 @@ class Bench:
         return in_noise(cut, self._noise, number) if part == "noise" else cut
 
     def _both(self, sound: np.ndarray) -> tuple[Hypothesis, Hypothesis, float, float]:
-        free, free_ms = self._hypothesis(sound, None)
-        biased, biased_ms = self._hypothesis(sound, self.bias)
+        free, free_ms = self.hypothesis(sound, None)
+        biased, biased_ms = self.hypothesis(sound, self.bias)
         return free, biased, free_ms, biased_ms
 
-    def _hypothesis(self, sound: np.ndarray, bias: Bias | None) -> tuple[Hypothesis, float]:
+    def hypothesis(self, sound: np.ndarray, bias: Bias | None) -> tuple[Hypothesis, float]:
+        """One recognition, and the processor's milliseconds."""
         self._recogniser.reset()
         self._recogniser.push_samples(sound)
         started = time.process_time()
@@ -174,7 +177,7 @@ def word_forms(word: str) -> frozenset[str]:
     return frozenset(forms)
 
 
-def word_counts(graph: PhraseGraph) -> Counter[str]:
+def wordcounts(graph: PhraseGraph) -> Counter[str]:
     """In how many of many random phrases each word stands."""
     rng = random.Random(1)
     counts: Counter[str] = Counter()
@@ -207,8 +210,8 @@ def recognition(heard: Sequence[Heard], match: Match) -> list[str]:
         if not group:
             continue
         asked = sum(bool(h.row["expected_intent"]) for h in group)
-        free = _counts((h.row, match(h.free.text)) for h in group)
-        biased = _counts((h.row, accepted_text(h.biased, match).understanding) for h in group)
+        free = counts((h.row, match(h.free.text)) for h in group)
+        biased = counts((h.row, accepted_text(h.biased, match).understanding) for h in group)
         before, after = [h.free_ms for h in group], [h.biased_ms for h in group]
         share = f"{biased[0]}/{asked}" + (f" ({biased[0] / asked:.0%})" if asked else "")
         out.append(
@@ -245,7 +248,7 @@ def _record(understanding: Understanding) -> dict[str, object]:
     return {"intent": understanding.intent, "slots": dict(understanding.slots)}
 
 
-def _counts(pairs: Iterable[tuple[Row, Understanding]]) -> tuple[int, int]:
+def counts(pairs: Iterable[tuple[Row, Understanding]]) -> tuple[int, int]:
     """Commands understood rightly, and clips taken for what they are not."""
     good = bad = 0
     for row, understanding in pairs:
@@ -314,6 +317,7 @@ def main(argv: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="commands,noise,negatives,near,size")
     parser.add_argument("--json", type=Path, help="keep texts, gaps and times here")
+    parser.add_argument("--recogniser", metavar="PACK", help="as models.recogniser in the settings")
     parser.add_argument("--size-of", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args(None if argv is None else list(argv))
     if arguments.size_of:
@@ -324,7 +328,7 @@ def main(argv: Iterable[str] | None = None) -> None:
     parts = arguments.only.split(",")
     heard_parts = [p for p in parts if p in ("commands", "noise", "negatives")]
     if heard_parts or "near" in parts:
-        bench = Bench()
+        bench = Bench(arguments.recogniser)
         heard = [h for part in heard_parts for h in bench.hear(part)]
         if heard:
             print("\n".join(recognition(heard, bench.match)), flush=True)

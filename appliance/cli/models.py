@@ -179,7 +179,7 @@ def _remove(arguments: argparse.Namespace) -> int:
 def _quantize(arguments: argparse.Namespace) -> int:
     from models import TerminalProgress
     from models.convert import needs_conversion, prepare
-    from models.quantize import open_quantised, quantisable, quantise
+    from models.quantize import RECOGNISERS, open_quantised, quantisable, quantise
 
     store = model_store()
     packs = arguments.pack or quantisable()
@@ -194,10 +194,11 @@ def _quantize(arguments: argparse.Namespace) -> int:
             store.ensure(pack_id, progress)
             if needs_conversion(pack_id):
                 prepare(store, pack_id, progress)
-        judges, material = evaluations(store, arguments.speech), load_material(arguments.speech)
-        reports = []
+        material, reports = load_material(arguments.speech), []
+        asked = [pack_id for pack_id in packs if pack_id in RECOGNISERS] or [RECOGNISERS[0]]
+        judges = {asr: evaluations(store, arguments.speech, asr) for asr in asked}
         for pack_id in packs:
-            reports += quantise(store, pack_id, judges, material, progress)
+            reports += quantise(store, pack_id, judges.get(pack_id, judges[asked[0]]), material, progress)
         progress.finish()
     for report in reports:
         if arguments.json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from models.quantize.gate import Evaluate, Score, passes
     from models.quantize.kept import open_quantised
-    from models.quantize.parts import listening, quantisable
+    from models.quantize.parts import RECOGNISERS, listening, quantisable
     from models.quantize.report import PartResult, QuantiseReport, VariantResult
     from models.quantize.run import Options, quantise
     from models.quantize.sound import Material
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from models.quantize.tensorrt_rules import check_tensorrt_qdq
 
 __all__ = [
+    "RECOGNISERS",
     "VARIANTS",
     "WORTH_IT",
     "Evaluate",
@@ -40,7 +41,7 @@ __all__ = [
 _HOMES: Final = {
     "models.quantize.gate": ("Evaluate", "Score", "passes"),
     "models.quantize.kept": ("open_quantised",),
-    "models.quantize.parts": ("listening", "quantisable"),
+    "models.quantize.parts": ("RECOGNISERS", "listening", "quantisable"),
     "models.quantize.report": ("PartResult", "QuantiseReport", "VariantResult"),
     "models.quantize.run": ("Options", "quantise"),
     "models.quantize.sound": ("Material",),

@@ -19,10 +19,12 @@ from models.quantize.ranges import Feed
 from models.quantize.sound import CALIBRATION_SENTENCES, PROBE_SENTENCES, Material, own_voice, phoneme_ids, read_wav
 from models.store import Store
 
-__all__ = ["Group", "Part", "groups_of", "listening", "quantisable"]
+__all__ = ["RECOGNISERS", "Group", "Part", "groups_of", "listening", "quantisable"]
 
 Floats = npt.NDArray[np.float32]
 VOICE = "piper-en-us-joe"
+RECOGNISERS = ("moonshine-base-en", "moonshine-tiny-en")
+"""The second is quantised only where it is asked for."""
 
 _CLIP_S = 5.0
 """Calibration clips are cut to this: the range of values does not grow with length."""
@@ -68,9 +70,11 @@ class Group:
 
 def groups_of(store: Store, pack_id: str, material: Material) -> tuple[Group, ...]:
     """What can be quantised of a pack. Raises `CatalogueError` for one that cannot."""
-    makers = {"moonshine-base-en": _recogniser, VOICE: _voice, "silero-vad": _activity}
+    if pack_id in RECOGNISERS:
+        return _recogniser(store, material, pack_id)
+    makers = {VOICE: _voice, "silero-vad": _activity}
     if pack_id not in makers:
-        raise CatalogueError(f"{pack_id} cannot be quantised; these can: {', '.join(makers)}")
+        raise CatalogueError(f"{pack_id} cannot be quantised; these can: {', '.join((*RECOGNISERS, *makers))}")
     return makers[pack_id](store, material)
 
 
@@ -85,7 +89,7 @@ def listening(store: Store) -> dict[str, Engine]:
 
 
 def quantisable() -> tuple[str, ...]:
-    """Packs that `groups_of` knows."""
+    """Packs that Wren runs on, of those that `groups_of` knows."""
     return ("moonshine-base-en", VOICE, "silero-vad")
 
 
@@ -94,8 +98,8 @@ def _clips(store: Store, material: Material, sentences: Sequence[str], recording
     return [c[: int(_CLIP_S * 16_000)] for c in (recording, *clips, *material.clips)]
 
 
-def _recogniser(store: Store, material: Material) -> tuple[Group, ...]:
-    pack, artefact = store.open("moonshine-base-en"), open_artefact(store, "moonshine-base-en")
+def _recogniser(store: Store, material: Material, pack_id: str) -> tuple[Group, ...]:
+    pack, artefact = store.open(pack_id), open_artefact(store, pack_id)
     p = pack.pack.parameters_as(AsrParameters)
     encoder = OrtCpuEngine(artefact.path("encoder", "fp32"))
     decoder = OrtCpuEngine(artefact.path("decoder", "fp32"))
@@ -133,7 +137,7 @@ def _recogniser(store: Store, material: Material) -> tuple[Group, ...]:
             half_edges=names_of("cross_", "past_", "present_"),
         ),
     )
-    return (Group("asr", "moonshine-base-en", parts, {}),)
+    return (Group("asr", pack_id, parts, {}),)
 
 
 def _decoder_steps(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,15 +16,17 @@ from appliance.app import Wren, WrenSettings
 from appliance.audio.frame import FRAME_SAMPLES, RATE_HZ, Samples, level_dbfs
 from appliance.audio.frontend import Denoiser, DenoiserMissingError, Ears, PlayedTap
 from appliance.audio.frontend.denoise import DELAY_FRAMES, HOP_SAMPLES, WINDOW_SAMPLES
+from appliance.audio.resample import MonoResampler
 from appliance.bench.sound import read_sound
 from appliance.denoising import denoiser_for, open_denoiser
 from appliance.engines import EngineOpener
 from appliance.planning import current_plan
-from appliance.recording import samples_frames
+from appliance.recording import hear, samples_frames
 from appliance.running import LocalAudio
 from appliance.service import Service
 from appliance.settings import Settings
 from appliance.telemetry.checks import check_denoiser
+from appliance.voice.session import Session
 from appliance.voice.wake import WakeDetector, WakeSettings
 from hw.probe import Machine
 from models import Store
@@ -133,6 +137,40 @@ def test_a_wake_word_has_the_same_time_with_a_denoiser(opened: EngineOpener, sha
         assert len(hits) == 1
         times.append(hits[0].time_s)
     assert times[1] == pytest.approx(times[0], abs=0.06)
+
+
+class _Listening:
+    """Wren whose sessions hear through a front end with DTLN, as `LocalAudio`'s do."""
+
+    def __init__(self, wren: Wren) -> None:
+        self._wren = wren
+
+    def session(self, *arguments: Any, **options: Any) -> Session:
+        ears = Ears(PlayedTap(), denoiser=denoiser_for(self._wren.opener, "dtln"))
+        return self._wren.session(*arguments, **options, ears=ears)
+
+
+def test_an_utterance_begins_and_ends_at_the_times_it_does_without(store: Store) -> None:
+    """Wake word, command and reply, on the simulated clock: detectors that hear late must not tell late times."""
+    with Wren.open(WrenSettings(denoise=True)) as wren:
+        wren.wait_for_bias()
+        voice = wren.synthesiser()
+        resampler = MonoResampler(voice.rate_hz)
+        said = np.concatenate((resampler.push(voice.whole("Okay nabu! What time is it?")), resampler.flush()))
+        sound = np.random.default_rng(0).normal(0.0, 5e-4, said.size + RATE_HZ).astype(np.float32)
+        sound[RATE_HZ:] += np.float32(0.3) * said
+        plain, denoised = (
+            hear(cast(Wren, one), "it", samples_frames(sound), wake=True, clock=time.thread_time)
+            for one in (wren, _Listening(wren))
+        )
+        assert plain.error is denoised.error is None
+        assert plain.wake == denoised.wake == "okay_nabu"
+        one, other = plain.utterances[0], denoised.utterances[0]
+        assert other.text == one.text
+        assert one.speech_start_s is not None
+        assert other.speech_start_s == pytest.approx(one.speech_start_s, abs=0.035)  # a window of voice activity
+        ends = [trace.times_ms()["end_of_speech"] for trace in (one, other)]
+        assert ends[1] == pytest.approx(ends[0], abs=20)
 
 
 def test_two_microphones_share_the_weights_and_not_the_sound(opened: EngineOpener) -> None:

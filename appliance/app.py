@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from appliance.apology import SENTENCES
+from appliance.audio.realtime import move_with
 from appliance.engines import EngineOpener
 from appliance.errors import ApplianceError
 from appliance.events import Listener
@@ -39,6 +40,7 @@ from appliance.voice.tts.piper import ChunkPlan, PiperSynthesiser, PiperVoice, V
 from appliance.voice.tts.spoken import spoken
 from appliance.voice.vad import VadTensors, VoiceActivity
 from appliance.voice.wake import WakeDetector, WakeSettings
+from hw.cpu import keep_thread_on
 from hw.plan import Override, Overrides
 from hw.thermal import HeatAdvice
 from models import InstalledPack, Progress, Store, TtsParameters, silent
@@ -247,6 +249,8 @@ class Wren:
                 asr=moonshine or ASR_PACK,
                 denoise=settings.denoise,
             )
+            sound = plan.affinity.sound
+            move_with((lambda thread_id: keep_thread_on(sound, thread_id)) if sound else None)
             opener = EngineOpener(store, plan, given=given)
             try:
                 voice = pool.submit(_open_voice, opener, packs[TTS_PACK], artefacts[TTS_PACK], settings)

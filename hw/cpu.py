@@ -1,12 +1,13 @@
-"""How many cores this process may really use: its affinity, and the CPU quota of its control groups."""
+"""How many cores this process may really use (its affinity, and the CPU quota of its control groups), and threads that
+are kept on some of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
-__all__ = ["usable_cores"]
+__all__ = ["keep_thread_on", "usable_cores"]
 
 
 def usable_cores(root: Path = Path("/"), affinity: int | None = None) -> int:
@@ -20,6 +21,22 @@ def usable_cores(root: Path = Path("/"), affinity: int | None = None) -> int:
     quotas = [_quota_v2(folder) for folder in _groups(root, "")]
     quotas += [_quota_v1(folder) for folder in _groups(root, "cpu")]
     return max(1, int(min([cores, *(quota for quota in quotas if quota is not None)])))
+
+
+def keep_thread_on(cores: Collection[int], thread_id: int = 0) -> str | None:
+    """Keep a thread of this process (its native id; 0: this one) on some cores. None: it is; else why it was left.
+
+    Never raises. A thread that may not run everywhere was given its cores by somebody (`taskset`, systemd, a
+    container's cpuset): they are kept.
+    """
+    try:
+        given = os.sched_getaffinity(thread_id)
+        if len(given) < (os.cpu_count() or 1):
+            return f"it was given cores {', '.join(map(str, sorted(given)))}, and keeps to them"
+        os.sched_setaffinity(thread_id, cores)
+    except (AttributeError, OSError, ValueError) as error:  # not on Linux; the thread has ended; no such cores
+        return str(error)
+    return None
 
 
 def _affinity() -> int:

@@ -1,4 +1,5 @@
-"""Sound's own threads ahead of all others (SCHED_FIFO), where this machine allows it.
+"""Sound's own threads ahead of all others (SCHED_FIFO), where this machine allows it, and on cores of their own, where
+it has slow ones.
 
 A right of the process is tried first (systemd's `LimitRTPRIO`, a user's limit, root), then RealtimeKit, the service
 that desktops have for it. Where neither allows it the threads run as others do: larger blocks then make up for the
@@ -11,11 +12,12 @@ import logging
 import os
 import resource
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-__all__ = ["PRIORITY", "Scheduling", "may_be_realtime", "raise_thread"]
+__all__ = ["PRIORITY", "Mover", "Scheduling", "may_be_realtime", "move_with", "raise_thread"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,6 +28,11 @@ RUN_LIMIT_US: Final = 200_000
 RealtimeKit demands a limit of at most this."""
 _RTKIT: Final = "org.freedesktop.RealtimeKit1"
 _TIMEOUT_S: Final = 1.0
+
+Mover = Callable[[int], str | None]
+"""Puts a thread (its native id) on the cores that are meant for it; what is returned is why not. Never raises."""
+
+_movers: list[Mover] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,9 @@ class Scheduling:
 def raise_thread(thread_id: int) -> Scheduling:
     """Put a thread of this process (its native id) ahead of all others. May wait a second for RealtimeKit: never from
     a callback. What it starts (programs, threads) runs as usual again."""
+    for mover in _movers:
+        if (why := mover(thread_id)) is not None:
+            _LOG.info("a thread of sound stays where it is: %s", why)
     try:
         os.sched_setscheduler(thread_id, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
     except PermissionError:
@@ -54,6 +64,11 @@ def raise_thread(thread_id: int) -> Scheduling:
         return Scheduling("usual", str(error))
     _limit_runs()
     return Scheduling("fifo")
+
+
+def move_with(mover: Mover | None) -> None:
+    """Where threads that are raised from now on are to run; None: anywhere. One for the process, as the plan is."""
+    _movers[:] = [] if mover is None else [mover]
 
 
 def may_be_realtime() -> Scheduling:

@@ -51,7 +51,7 @@ def placed(choice: Choice, affinity: Affinity) -> Choice:
     """A choice with its cores. What computes on the processor and is waited for goes where it is fast; what listens all
     the time costs little, and no fast core would ever rest for it."""
     listens = choice.chunks is not None and choice.chunks.unit == "samples"
-    if listens or choice.backend not in ("ort-cpu", "numpy"):
+    if listens or choice.backend != "ort-cpu":
         return choice
     return replace(choice, cores=affinity.engines)
 

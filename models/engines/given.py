@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,11 +34,16 @@ class GivenGraphs:
     """Size of all files."""
 
 
-def given_rungs(given: GivenGraphs, threads: int, machine: str = "") -> dict[str, tuple[Rung, ...]]:
-    """Part -> its rungs: ONNX Runtime on the processor, and NumPy where it knows all operators. Nothing is opened."""
+def given_rungs(
+    given: GivenGraphs, threads: int, machine: str = "", cores: Sequence[int] = ()
+) -> dict[str, tuple[Rung, ...]]:
+    """Part -> its rungs: ONNX Runtime on the processor, and NumPy where it knows all operators. Nothing is opened.
+
+    `cores` as of `Choice.cores`.
+    """
     return {
         part: (
-            _rung(given, part, "ort-cpu", "onnxruntime", machine, partial(_on_cpu, given, part, threads)),
+            _rung(given, part, "ort-cpu", "onnxruntime", machine, partial(_on_cpu, given, part, threads, cores)),
             _rung(given, part, "numpy", "numpy", machine, partial(_on_numpy, given, part, threads)),
         )
         for part in given.graphs
@@ -53,9 +58,10 @@ def open_given(
     quarantine: Quarantine,
     listener: Callable[[RungChanged], None],
     machine: str = "",
+    cores: Sequence[int] = (),
 ) -> dict[str, LadderEngine]:
     """A ladder for each graph, the first rung open. Raises `EngineError` where not one rung of a part can be opened."""
-    rungs = given_rungs(given, threads, machine)
+    rungs = given_rungs(given, threads, machine, cores)
     return open_ladders(task, rungs, given.states, quarantine=quarantine, listener=listener)
 
 
@@ -82,10 +88,10 @@ def _key(path: Path, name: str, version: str, machine: str) -> str:
     return hashlib.sha256(json.dumps([*file, name, version, machine]).encode()).hexdigest()[:16]
 
 
-def _on_cpu(given: GivenGraphs, part: str, threads: int) -> Engine:
+def _on_cpu(given: GivenGraphs, part: str, threads: int, cores: Sequence[int]) -> Engine:
     from models.engines.onnx_cpu import OrtCpuEngine
 
-    return OrtCpuEngine(given.graphs[part], given.states.get(part, ()), threads=threads)
+    return OrtCpuEngine(given.graphs[part], given.states.get(part, ()), threads=threads, cores=cores)
 
 
 def _on_numpy(given: GivenGraphs, part: str, threads: int) -> Engine:

@@ -122,7 +122,7 @@ def rungs_for(
                 backend=kind.backend,
                 precision=kind.precision,
                 key=_key(graph, kind, machine),
-                open=_opener(graph, kind, choice.threads, provider),
+                open=_opener(graph, kind, choice.threads, provider, choice.cores),
                 limits=limits if kind.backend in _DEVICES else None,
                 may_crash=kind.backend in _DEVICES,
             )
@@ -262,11 +262,17 @@ def _key(graph: _Graph, kind: Kind, machine: str) -> str:
 # ---- openers --------------------------------------------------------------------------------------------------
 
 
-def _opener(graph: _Graph, kind: Kind, threads: int, provider: Callable[[], Provider] | None) -> Callable[[], Engine]:
+def _opener(
+    graph: _Graph,
+    kind: Kind,
+    threads: int,
+    provider: Callable[[], Provider] | None,
+    cores: Sequence[int] = (),
+) -> Callable[[], Engine]:
     def on_cpu() -> Engine:
         from models.engines.onnx_cpu import OrtCpuEngine
 
-        return OrtCpuEngine(graph.path(kind), graph.states, threads=threads)
+        return OrtCpuEngine(graph.path(kind), graph.states, threads=threads, cores=cores)
 
     def on_cuda() -> Engine:
         from models.engines.onnx_cuda import OrtCudaEngine

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from appliance.audio import realtime
-from appliance.audio.realtime import PRIORITY, RUN_LIMIT_US, Scheduling, may_be_realtime, raise_thread
+from appliance.audio.realtime import PRIORITY, RUN_LIMIT_US, Scheduling, may_be_realtime, move_with, raise_thread
 
 
 @pytest.fixture
@@ -75,6 +75,27 @@ def test_without_the_right_and_without_a_bus_it_says_so(
 
 def test_a_thread_that_has_ended_is_no_fault(limits: None) -> None:
     assert raise_thread(2**22 + 1).how == "usual"  # beyond what Linux counts to
+
+
+@pytest.mark.parametrize("why", [None, "it was given core 0"])
+def test_a_raised_thread_goes_to_its_cores_first_and_is_raised_wherever_it_is(
+    waiting: int, limits: None, why: str | None
+) -> None:
+    before, moved = raise_thread(waiting), []
+
+    def mover(thread_id: int) -> str | None:
+        moved.append((thread_id, os.sched_getscheduler(waiting)))
+        return why
+
+    os.sched_setscheduler(waiting, os.SCHED_OTHER, os.sched_param(0))
+    move_with(mover)
+    try:
+        assert raise_thread(waiting).how == before.how
+    finally:
+        move_with(None)
+    assert moved == [(waiting, os.SCHED_OTHER)]
+    raise_thread(waiting)
+    assert len(moved) == 1
 
 
 def test_it_reads_well() -> None:

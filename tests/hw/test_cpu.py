@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from hw.cpu import usable_cores
+from hw.cpu import keep_thread_on, usable_cores
+
+ALONE = """
+import os, threading
+from hw.cpu import keep_thread_on
+first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+ready, end, ids = threading.Event(), threading.Event(), []
+def wait():
+    ids.append(threading.get_native_id())
+    ready.set()
+    end.wait()
+thread = threading.Thread(target=wait)
+thread.start()
+ready.wait()
+print(keep_thread_on((last,), ids[0]), os.sched_getaffinity(ids[0]) == {last}, len(os.sched_getaffinity(0)))
+end.set()
+"""
+"""In a process of its own: whoever starts a thread hands his cores on to it."""
+two_cores = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is one core, and nothing to choose")
 
 
 def _root(tmp_path: Path, files: dict[str, str]) -> Path:
@@ -69,3 +90,32 @@ def test_affinity_below_the_quota_wins(tmp_path: Path) -> None:
 
 def test_this_machine_has_at_least_one() -> None:
     assert usable_cores() >= 1
+
+
+def _alone(*before: str) -> str:
+    command = [*before, sys.executable, "-c", ALONE]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+
+
+@two_cores
+def test_a_thread_is_kept_on_its_core_and_the_others_stay_free() -> None:
+    if len(os.sched_getaffinity(0)) < (os.cpu_count() or 1):
+        pytest.skip("these tests were given a part of the cores, and keep to it")
+    assert _alone() == f"None True {os.cpu_count()}"
+
+
+@two_cores
+def test_cores_that_somebody_gave_are_kept() -> None:
+    core = min(os.sched_getaffinity(0))
+    assert _alone("taskset", "-c", str(core)) == f"it was given cores {core}, and keeps to them True 1"
+
+
+@pytest.mark.parametrize("cores", [(), (9999,), (-1,)])
+def test_cores_that_there_are_not_change_nothing(cores: tuple[int, ...]) -> None:
+    before = os.sched_getaffinity(0)
+    assert keep_thread_on(cores)
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_thread_that_has_ended_is_no_fault() -> None:
+    assert keep_thread_on((0,), 2**22 + 1)

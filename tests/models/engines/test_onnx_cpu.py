@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -245,3 +248,40 @@ def test_errors_of_the_runtime_are_not_printed(sum_path: Path, capfd: pytest.Cap
     with pytest.raises(EngineError):
         stream.run({"x": np.zeros(3, np.float32)})
     assert capfd.readouterr().err == ""
+
+
+PLACED = """
+import os, sys, threading
+import numpy as np
+from pathlib import Path
+from models.engines import StateTensor
+from models.engines.onnx_cpu import OrtCpuEngine
+core = max(os.sched_getaffinity(0))
+before = set(os.listdir("/proc/self/task"))
+engine = OrtCpuEngine(Path(sys.argv[1]), [StateTensor("total", "next_total", (2,))], threads=2, cores=(core,))
+pool = set(os.listdir("/proc/self/task")) - before
+print(sorted(open(f"/proc/self/task/{t}/status").read().split("Cpus_allowed_list:")[1].split()[0] for t in pool))
+stream = engine.stream()
+runs = lambda: print(stream.run({"x": np.ones(2, np.float32)})["y"][0], sorted(os.sched_getaffinity(0)))
+thread = threading.Thread(target=runs)
+thread.start()
+thread.join()
+print(len(os.sched_getaffinity(0)))
+"""
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is one core, and nothing to choose")
+def test_an_engine_s_threads_and_whoever_runs_it_are_kept_on_its_cores(sum_path: Path) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < (os.cpu_count() or 1):
+        pytest.skip("these tests were given a part of the cores, and keep to it")
+    command = [sys.executable, "-c", PLACED, str(sum_path)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
+    assert told == [f"['{cores[-1]}']", f"1.0 [{cores[-1]}]", f"{len(cores)}"]
+
+
+def test_cores_that_there_are_not_harm_nobody(sum_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    stream = OrtCpuEngine(sum_path, [SUM], threads=2, cores=(9999,)).stream()
+    assert stream.run({"x": np.ones(2, np.float32)})["y"].tolist() == [1.0, 1.0]
+    assert os.sched_getaffinity(0) == before

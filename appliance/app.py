@@ -469,9 +469,11 @@ def _open_asr(
 
 @contextlib.contextmanager
 def _opened_light(planned: EngineOpener) -> Iterator[MoonshineModel]:
-    """The lighter recogniser, by a plan of its own: one thread, for whatever else asks too much goes on."""
-    store = planned.store
-    user = Overrides(tasks={"asr": Override(threads=1)})
+    """The lighter recogniser, by a plan of its own: one thread, for what else asks too much goes on; as many bits as
+    the planned one has on the processor, for that may have been measured."""
+    store, choice = planned.store, planned.plan.tasks["asr"]
+    precision = choice.precision if choice.backend == "ort-cpu" else None
+    user = Overrides(tasks={"asr": Override(precision=precision, threads=1)})
     plan = current_plan(store, this_machine(store), user=user, asr=LIGHT_ASR)
     opener = EngineOpener(store, plan, emit=planned.emit)
     try:

@@ -21,6 +21,7 @@ from appliance.voice.asr.tokenizer import Tokenizer
 from appliance.voice.relief import LIGHT_RECOGNISER
 from models import Store
 from models.convert import prepare
+from models.engines.ladder import LadderEngine
 from models.errors import EngineError
 from tests.fakes import FakeVadEngine
 
@@ -159,6 +160,9 @@ def test_a_step_down_has_the_lighter_one_hear_what_is_said(light_wren: Wren) -> 
     )
     heard = recogniser.hypothesise(recogniser.samples, None, Cancel()).text
     assert light_wren.assistant.match(heard).intent == "HassTurnOn", heard
+    light, planned = recogniser._model.encoder, light_wren.plan.tasks["asr"]
+    assert isinstance(light, LadderEngine)
+    assert light.state().serving == f"{planned.backend} {planned.precision}"
     assert light_wren.light.trouble is None
     _take(light_wren, taken=False)
 

@@ -26,7 +26,7 @@ from appliance.voice.limits import TimeLimits
 from appliance.voice.loop import Phase
 from appliance.voice.meter import Metered
 from appliance.voice.parts import Player, Runner, SessionParts
-from appliance.voice.relief import LIGHT_VOICE, NO_GUESSES
+from appliance.voice.relief import LIGHT_RECOGNISER, LIGHT_VOICE, NO_GUESSES, Relief
 from appliance.voice.session import Session
 from appliance.voice.vad import VoiceActivity
 from tests.fakes import FakePlayer, FakeRecogniser, FakeSynthesiser, FakeThinker, FakeVadEngine, frames, silence, speech
@@ -91,6 +91,15 @@ def test_what_is_not_installed_is_left_out_and_known() -> None:
     strain = Strain(())
     assert "light-voice" not in [step.name for step in strain.steps]
     assert [step.name for step in strain.skipped] == ["light-recogniser", "light-voice"]
+
+
+def test_what_holds_is_told_at_every_change_and_at_no_other_time() -> None:
+    held: list[Relief] = []
+    strain = Strain({LIGHT_RECOGNISER}, changed=held.append)
+    strain.floor("test", LIGHT_RECOGNISER)
+    strain.report("recognition", 0.1, 1.0, 0.0)
+    strain.floor("test", None)
+    assert [relief.light_recogniser for relief in held] == [True, False]
 
 
 def test_of_two_conversations_one_works_ahead() -> None:

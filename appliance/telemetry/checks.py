@@ -78,7 +78,7 @@ def run_checks(store: Store, settings: Settings, open_wren: Callable[[], Wren]) 
     yield _espeak()
     yield _flite()
     yield _disk(store)
-    yield from _packs(store)
+    yield from _packs(store, settings.models.recogniser)
     yield from _machine()
     yield _scheduling()
     yield _front_end(settings)
@@ -164,8 +164,9 @@ def _disk(store: Store) -> Check:
     return Check("disk", "ok", detail)
 
 
-def _packs(store: Store) -> Iterator[Check]:
-    for pack in store.catalogue.pack:
+def _packs(store: Store, recogniser: str | None) -> Iterator[Check]:
+    """Those that Wren runs on, and the recogniser that was chosen where it is another."""
+    for pack in (*store.catalogue.pack, *(pack for pack in store.catalogue.extra if pack.id == recogniser)):
         name = f"pack {pack.id}"
         licence = f"{pack.task}, {pack.licence}"
         if pack.is_library:

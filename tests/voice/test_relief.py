@@ -31,6 +31,7 @@ def test_a_step_that_is_not_possible_here_is_left_out() -> None:
     assert LIGHT_RECOGNISER not in names
     assert LIGHT_VOICE in names
     assert not relief_of(possible(LADDER, ())).light_voice
+    assert all(step.to_get for step in LADDER if step.needs), "people are told how to have it"
 
 
 @pytest.mark.parametrize("stage", sorted(BOUNDS))

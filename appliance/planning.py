@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from appliance.errors import ApplianceError
 from appliance.measuring import JOB_LIST, LIGHT_ASR, PACKS, PARTS, RESULT, ROUNDS, Job
+from appliance.throughput import tried
 from hw.plan import (
     Backend,
     Candidate,
@@ -237,6 +238,8 @@ def measure(
         timings = {task: tuple(best[job] for job in jobs if job in best and job.task == task) for task in PARTS}
         if not best:
             raise MeasuringError("not one candidate could be measured: run `wren doctor`")
+        nice = BACKGROUND_NICE if background else 0
+        timings = tried(store, plan_from(store, machine, timings, asr=asr), timings, nice=nice)
         with contextlib.suppress(OSError):  # a store that cannot be written: measured again next time
             files.write_whole(_kept_file(store, machine, asr), _KEPT.dump_json(_Kept(timings), indent=1))
     return timings

@@ -1,8 +1,8 @@
 """What microphones and speakers there are, by names that stay the same, and which one to take.
 
-A name is the sound server's (`pulse:alsa_input.usb-…`), ALSA's own (`hw:CARD=Device,DEV=0`) or one of ALSA's
-configuration (`default`). Two cards of one kind are told apart by ALSA in the order of plugging (`Device`, `Device_1`):
-where that matters, take the sound server's names, which know the socket.
+A name is the sound server's (`pulse:alsa_input.usb-…`), ALSA's own (`hw:CARD=Device,DEV=0`), JACK's (`jack:system`,
+while its server runs) or one of ALSA's configuration (`default`). Two cards of one kind are told apart by ALSA in the
+order of plugging (`Device`, `Device_1`): where that matters, take the sound server's names, which know the socket.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from appliance.audio.portaudio import Pcm, PortAudio, StreamFormat, portaudio
+from appliance.audio.portaudio import JACK_PREFIX, Pcm, PortAudio, StreamFormat, portaudio
 from appliance.audio.pulse import PulseDevice, pulse_devices
 from appliance.errors import NoDeviceError
 
@@ -98,9 +98,10 @@ def find_device(kind: Kind, name: str | None = None, host: PortAudio | None = No
 def stream_formats(device: Device, block: int) -> list[StreamFormat]:
     """Rates and channels to open it with, the best first.
 
-    A device that converts is asked for one channel: less to carry. Bare hardware has what it has.
+    A device that converts is asked for one channel: less to carry. Bare hardware has what it has, and so has JACK: one
+    rate, and with one channel only its left speaker sounds.
     """
-    converts = not device.name.startswith("hw:")
+    converts = not device.name.startswith(("hw:", JACK_PREFIX))
     rates = list(dict.fromkeys((device.rate_hz, *_RATES_HZ[device.kind])))
     most = min(device.channels, _MAX_CHANNELS)
     counts: tuple[int, ...] = (1,) if converts else tuple(dict.fromkeys((1, 2, most)))
@@ -112,7 +113,7 @@ def stream_formats(device: Device, block: int) -> list[StreamFormat]:
 def _plain_devices(kind: Kind, pcms: list[Pcm], server: list[PulseDevice]) -> Iterator[Device]:
     server_rate_hz = next((device.rate_hz for device in server if device.default), _FALLBACK_RATE_HZ)
     for pcm in pcms:
-        if pcm.name.split(":", 1)[0] in _HIDDEN_PCMS:
+        if pcm.name.split(":", 1)[0] in _HIDDEN_PCMS and not pcm.name.startswith(JACK_PREFIX):
             continue
         channels = pcm.inputs if kind == "microphone" else pcm.outputs
         rate_hz = server_rate_hz if pcm.name in _DEFAULT_PCMS else _FALLBACK_RATE_HZ

@@ -25,7 +25,7 @@ from appliance.audio.frame import Samples
 from appliance.audio.landscape import CARDS, landscape
 from appliance.errors import DeviceFaultError, NoDeviceError
 
-__all__ = ["Give", "Pcm", "PortAudio", "PortAudioStream", "StreamFormat", "Take", "portaudio"]
+__all__ = ["JACK_PREFIX", "Give", "Pcm", "PortAudio", "PortAudioStream", "StreamFormat", "Take", "portaudio"]
 
 CLOSE_TIMEOUT_S: Final = 1.0
 """A sound server that hangs lets no stream be closed; its owner must not hang with it."""
@@ -36,6 +36,8 @@ LOOK_AGAIN_S: Final = 15.0
 """Where nothing seems to have changed and no stream is open: it still costs a tenth of a second of a core."""
 _HARDWARE: Final = re.compile(r"^(?P<title>.*) \(hw:(?P<card>\d+),(?P<device>\d+)\)$")
 _ALSA_TYPE: Final = 8
+_JACK_TYPE: Final = 12
+JACK_PREFIX: Final = "jack:"
 _BAD_RATE, _BAD_CHANNELS = -9997, -9998
 
 Take = Callable[[Samples, float, float], None]
@@ -285,9 +287,12 @@ class PortAudio:
         infos = [library.get_device_info_by_index(i) for i in range(library.get_device_count())]
         apis = {info["hostApi"]: library.get_host_api_info_by_index(info["hostApi"])["type"] for info in infos}
         for info in infos:
-            if _ALSA_TYPE in apis.values() and apis[info["hostApi"]] != _ALSA_TYPE:
+            if apis[info["hostApi"]] == _JACK_TYPE:  # only there while a JACK server runs
+                name, title = JACK_PREFIX + str(info["name"]), f"{info['name']}, by JACK"
+            elif _ALSA_TYPE in apis.values() and apis[info["hostApi"]] != _ALSA_TYPE:
                 continue
-            name, title = _stable_name(str(info["name"]))
+            else:
+                name, title = _stable_name(str(info["name"]))
             yield Pcm(int(info["index"]), name, title, int(info["maxInputChannels"]), int(info["maxOutputChannels"]))
 
     def _start(self) -> None:

@@ -9,7 +9,7 @@ from hw.plan.types import Backend, Choice, Timing, Workers
 __all__ = ["plan_workers", "rule_count"]
 
 RECOGNITION_MB: Final = 60
-"""What one recognition more takes while it runs: activations, keys and values of a long utterance."""
+"""What one recognition more takes while it runs (measured: 56 MB for 25 s of speech, 12 MB for 4 s)."""
 DEVICE_WAITS: Final = 1.0
 """Wait for each second of compute, unmeasured: an engine on a GPU leaves the processor alone half of the time."""
 DEVICE_MOST: Final = 2

@@ -2,7 +2,8 @@
 
     .venv/bin/python benchmarks/idle_bench.py [--seconds 60] [--block 256 480]
 
-Needs PulseAudio (tools/test-packages.txt). The virtual microphone hears a quiet room; counted is the CPU time of the
+Needs PulseAudio (tools/test-packages.txt). The virtual microphone hears a quiet room, then people who
+talk all the time (nothing dozes then); counted is the CPU time of the
 process (the client side of the sound server is within it) and of the programs that it started.
 """
 
@@ -13,6 +14,8 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +24,9 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from appliance.audio.frame import RATE_HZ  # noqa: E402
+from appliance.audio.files import read_blocks  # noqa: E402
+from appliance.audio.frame import RATE_HZ, Samples  # noqa: E402
+from appliance.bench.material import speech_folder  # noqa: E402
 from tests.peers.pulse import pulse_server  # noqa: E402
 from tests.test_running import running  # noqa: E402
 
@@ -35,6 +40,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--speech", type=Path, metavar="DIR")
     parser.add_argument("--block", type=int, nargs="*", default=[256, 480], help="frames of the devices' blocks")
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n\n| what | of a core |\n|---|---|")
@@ -46,10 +52,27 @@ def main() -> None:
         _row("no sound devices", config, "unix:/nonexistent", arguments.seconds)
         with pulse_server(folder / "pulse") as pulse:
             noise = np.random.default_rng(1).standard_normal(RATE_HZ * 900, dtype=np.float32)
-            pulse.say(noise * np.float32(10 ** (ROOM_DBFS / 20)))
-            for block in arguments.block:
-                config.write_text(f"{SETTINGS}[audio]\nbuffer_frames = {block}\n")
-                _row(f"listening, blocks of {block}", config, pulse.settings["PULSE_SERVER"], arguments.seconds)
+            quiet: Samples = noise * np.float32(10 ** (ROOM_DBFS / 20))
+            talk = np.concatenate(list(_talk(speech_folder(arguments.speech), RATE_HZ * 900)))
+            for room, sound in (("quiet room", quiet), ("people talk all the time", talk)):
+                said = pulse.say(sound)
+                for block in arguments.block:
+                    config.write_text(f"{SETTINGS}[audio]\nbuffer_frames = {block}\n")
+                    what = f"{room}, blocks of {block}"
+                    _row(what, config, pulse.settings["PULSE_SERVER"], arguments.seconds)
+                said.kill()
+                said.wait()
+
+
+def _talk(speech: Path, samples: int) -> Iterator[Samples]:
+    """Recordings that hold no wake word, one after the other."""
+    left = samples
+    for file in cycle(sorted((speech / "negatives").rglob("*.flac"))):
+        for block in read_blocks(file):
+            yield block
+            left -= block.size
+        if left <= 0:
+            return
 
 
 def _row(what: str, config: Path, pulse: str, seconds: float) -> None:

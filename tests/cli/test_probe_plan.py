@@ -140,6 +140,23 @@ def test_a_file_is_no_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "no such folder" in capsys.readouterr().err
 
 
+@pytest.mark.shared
+def test_how_many_at_once_and_which_cores_are_told_with_their_reasons(
+    shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(shared / "boards" / "boards" / "raspberry-pi-5-8gb")
+    plan = _json(capsys, "plan", "--root", root)
+    assert plan["workers"]["recognitions"] == 2  # four cores, two threads each
+    assert plan["workers"]["measured"] is False
+    assert plan["affinity"] == {"engines": [], "sound": [], "reason": plan["affinity"]["reason"]}
+    assert main(["plan", "--root", root]) == 0
+    shown = capsys.readouterr().out
+    assert "recognitions at once: 2; by rule\n" in shown
+    assert f"cores: {plan['affinity']['reason']}\n" in shown
+    assert main(["plan", "--root", root, "--explain"]) == 0
+    assert plan["workers"]["reason"] in capsys.readouterr().out
+
+
 # ---- this machine -------------------------------------------------------------------------------------------------
 
 

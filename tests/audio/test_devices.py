@@ -167,3 +167,14 @@ def test_without_portaudio_the_error_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "pyaudio", None)
     with pytest.raises(NoDeviceError, match="libportaudio2"):
         PortAudio().pcms()
+
+
+def test_jack_is_listed_by_its_own_name_and_never_taken_unasked() -> None:
+    plugin = Pcm(4, "jack", "jack", 2, 2)  # ALSA's way to JACK: the same devices again
+    host = FakePortAudio(plugin, Pcm(5, "jack:system", "system, by JACK", 2, 2))
+    (device,) = list_devices("speaker", host)  # type: ignore[arg-type]
+    assert (device.name, device.pcm, device.default) == ("jack:system", "jack:system", False)
+    with pytest.raises(NoDeviceError, match="name one of jack:system"):
+        find_device("speaker", None, host)  # type: ignore[arg-type]
+    assert find_device("speaker", "jack:system", host) == device  # type: ignore[arg-type]
+    assert {form.channels for form in stream_formats(device, 64)[:1]} == {2}  # with one, only the left one would sound

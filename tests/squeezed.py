@@ -193,7 +193,16 @@ def main() -> None:
                 break
     state = wren.strain.state()
     loads = {name: (round(load.rtf, 3), round(load.age_s, 3)) for name, load in state.loads.items()}
-    tell("over", stalls=_stalls, down=state.stepped_down, up=state.stepped_up, loads=loads, lost=runner.dropped_frames)
+    light = wren.light is not None and wren.light.open
+    tell(
+        "over",
+        light=light,
+        stalls=_stalls,
+        down=state.stepped_down,
+        up=state.stepped_up,
+        loads=loads,
+        lost=runner.dropped_frames,
+    )
 
 
 if __name__ == "__main__":

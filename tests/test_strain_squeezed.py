@@ -112,6 +112,8 @@ def test_on_a_quarter_of_a_processor_with_stalls_it_steps_down_speaks_whole_and_
     (over,) = squeezed.kind("over")
     assert all(count > 0 for count in over["stalls"].values()), over
     during = [row for row in squeezed.kind("strain") if begun_s <= row["time_s"] <= ended_s]
+    lighter = any("light-recogniser" in row["steps"] for row in squeezed.kind("strain"))
+    assert over["light"] is lighter, "the lighter recogniser was opened if its step was taken, and only then"
     adapted_s = next(row["time_s"] for row in during if SPEECH_STEPS & set(row["steps"]))
     # A reply that had begun to sound before is not made whole any more.
     gaps = [row for row in squeezed.kind("gap") if row["begun_s"] > adapted_s and row["time_s"] <= ended_s]

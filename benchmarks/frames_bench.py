@@ -1,6 +1,6 @@
 """What each frame of a quiet room costs a session's thread, part by part, and the whole session. Markdown.
 
-    .venv/bin/python benchmarks/frames_bench.py [--seconds 20] [--rounds 5] [--paced]
+    .venv/bin/python benchmarks/frames_bench.py [--seconds 20] [--rounds 5] [--paced N]
 
 CPU time of the thread, per frame of 10 ms: 100 µs are one per cent of a core. The parts are those of a live session over
 the packs in the store. `--paced` hands frames in every 10 ms and sleeps between them, as a microphone does: caches are
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +26,9 @@ from appliance.audio.frontend.webrtc import open_processors
 from appliance.voice.hearing import Hearing
 from appliance.voice.meter import Metered, SessionMeter
 from appliance.voice.runner import LiveRunner
-from tests.fakes import FakePlayer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.fakes import FakePlayer  # noqa: E402
 
 ROOM_DBFS = -62.0
 
@@ -34,10 +38,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="sound a round")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--paced", type=int, default=0, metavar="N", help="at the microphone's pace, N frames at a time")
+    parser.add_argument(
+        "--paced", type=int, default=0, metavar="N", help="at the microphone's pace, N frames at a time"
+    )
     arguments = parser.parse_args()
     frames = quiet_room(arguments.seconds)
-    print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {f'{arguments.paced} at a time' if arguments.paced else 'tight loop'}\n")
+    print(
+        f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {f'{arguments.paced} at a time' if arguments.paced else 'tight loop'}\n"
+    )
     print("| part | µs of CPU a frame | of a core |\n|---|---|---|")
     with Wren.open(WrenSettings()) as wren:
         for what, push in parts(wren):

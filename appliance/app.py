@@ -91,7 +91,7 @@ class WrenSettings:
     recogniser: str | None = None
     """A pack's name, or a folder with a streaming transducer; None: Moonshine base. See `appliance.recognisers`."""
     denoise: bool = False
-    """Whether noise is to be taken out for wake words and voice activity. See `appliance.denoising`."""
+    """Whether noise is to be taken out for wake words. See `appliance.denoising`."""
 
 
 def open_assistant(settings: WrenSettings) -> tuple[Assistant, str | None]:

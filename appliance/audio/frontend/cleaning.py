@@ -5,8 +5,8 @@ without a front end. While something is played the echo is subtracted for the re
 for suppressing and denoising hurt it; voice activity also gets AEC3's and the noise suppressor's work. What listens
 for wake words always has the level evened out. No canceller runs while nothing is played.
 
-With a denoiser, wake words and voice activity hear what it makes of the same sound, 30 ms later, and still the times of
-the microphone. While Wren sounds they hear as without one (what is left of an echo is voice to it), as late.
+With a denoiser, wake words hear half of what it makes of the same sound, 30 ms later, and still the times of the
+microphone. While Wren sounds they hear as without one (what is left of an echo is voice to it), as late.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AUDIBLE_DBFS: Final = -70.0
 
 @dataclass(frozen=True, slots=True)
 class EarFrames:
-    """10 ms as several listeners want them: the same ones, or what a denoiser heard 30 ms before; the frames say."""
+    """The same 10 ms as several listeners want it; behind a denoiser wake words get those of 30 ms before."""
 
     speech: Frame
     """For the recogniser and for levels: as it came, the echo subtracted while Wren sounds."""
@@ -83,9 +83,8 @@ class Cleaner:
         """Hear 10 ms; `reference`, [160] float32, is what was played then (some of it a little later), None silence."""
         subtracted = self._subtract(np.ascontiguousarray(frame.samples), reference)
         speech = replace(frame, samples=subtracted)
-        wake, voice = speech, replace(frame, samples=self._suppressed(frame.samples, subtracted, reference))
-        if self._quiet is not None:
-            wake, voice = self._quiet.push(speech, voice, as_it_is=self.cancelling)
+        voice = replace(frame, samples=self._suppressed(frame.samples, subtracted, reference))
+        wake = speech if self._quiet is None else self._quiet.push(speech, as_it_is=self.cancelling)
         wake = replace(wake, samples=self._levelled(wake.samples))
         return EarFrames(speech, wake, voice, None if reference is None else replace(frame, samples=reference))
 

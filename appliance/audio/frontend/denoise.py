@@ -1,8 +1,8 @@
-"""Noise taken out of what merely listens for something: DTLN, two small recurrent networks over overlapping frames.
+"""Noise taken out of what wake words hear: DTLN, two small recurrent networks over overlapping frames.
 
 Westhausen and Meyer, "Dual-signal transformation LSTM network for real-time noise suppression" (Interspeech 2020). The
-first network says how much of each frequency of a frame is voice, the second mends the wave that is left. A recogniser
-understands less of what comes out (docs/benchmarks.md), and never gets it.
+first network says how much of each frequency of a frame is voice, the second mends the wave that is left. Recogniser
+and voice activity do worse on what comes out (docs/benchmarks.md), and never get it.
 
 What comes out was heard 30 ms before, and says so: each frame keeps its own time and number, so that whoever hears the
 denoised sound tells the same times as whoever hears the microphone.
@@ -43,6 +43,8 @@ HOP_SAMPLES: Final = 128
 DELAY_FRAMES: Final = 3
 """After n frames of 160 samples, 128 * floor(160 n / 128) - 384 samples are whole: n - 3 frames, whatever n is."""
 DELAY_S: Final = DELAY_FRAMES * FRAME_S
+SHARE: Final = 0.5
+"""Of the denoised sound, the rest is the microphone's: wake words are heard less often through it alone."""
 
 
 class DenoiserMissingError(ApplianceError):
@@ -138,55 +140,44 @@ OpenDenoiser = Callable[[], Denoiser]
 """Raises `DenoiserMissingError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Heard:
-    """A frame on its way through the denoiser."""
-
-    wake: Frame
-    voice: Frame
-    as_it_is: bool
-
-
 class QuietPath:
-    """What wake words and voice activity hear, denoised. A streaming part that runs 30 ms late, and says the times.
+    """What wake words hear, denoised by half. A streaming part that runs 30 ms late, and says the times.
 
     Where the denoiser fails the sound goes on without it, in place: no frame is lost and none comes twice.
     """
 
-    def __init__(self, denoiser: Denoiser) -> None:
+    def __init__(self, denoiser: Denoiser, *, share: float = SHARE) -> None:
         self._denoiser = denoiser
+        self._share = np.float32(share)
         self.fault: str | None = None
         """Why nothing is denoised any more; None while it is."""
-        self._waiting: deque[_Heard] = deque()
+        self._waiting: deque[tuple[Frame, bool]] = deque()
         self._next_seq: int | None = None
         self._was_denoised = False
         self._rise = np.linspace(0.0, 1.0, FRAME_SAMPLES, dtype=np.float32)
 
-    def push(self, speech: Frame, voice: Frame, *, as_it_is: bool) -> tuple[Frame, Frame]:
-        """Hear 10 ms; gives what wake words (before their level is evened out) and voice activity hear now.
+    def push(self, frame: Frame, *, as_it_is: bool) -> Frame:
+        """Hear 10 ms; gives those of 30 ms before, untouched where they were to be heard `as_it_is`.
 
-        `speech` is denoised. Where `as_it_is`, nothing denoised is given of this frame: wake words get `speech` and
-        voice activity `voice`. A hole in the numbers begins anew.
+        A hole in the numbers begins anew.
         """
-        if speech.seq != self._next_seq:
+        if frame.seq != self._next_seq:
             self._begin()
-        self._next_seq = speech.seq + 1
+        self._next_seq = frame.seq + 1
         if self.fault is not None and not self._waiting:
-            return speech, voice
+            return frame
         if not self._waiting:
-            self._waiting.extend(_Heard(frame, frame, True) for frame in _before(speech))
-        self._waiting.append(_Heard(speech, voice, as_it_is))
-        denoised = self._denoised(speech)
-        heard = self._waiting.popleft()
-        if denoised is None or heard.as_it_is:
-            was, self._was_denoised = self._was_denoised, False
-            if was and denoised is not None:
-                return self._faded(denoised, heard.wake), self._faded(denoised, heard.voice)
-            return heard.wake, heard.voice
-        if not self._was_denoised:
-            self._was_denoised = True
-            return self._faded(heard.wake, denoised), self._faded(heard.voice, denoised)
-        return denoised, denoised
+            self._waiting.extend((before, True) for before in _before(frame))
+        self._waiting.append((frame, as_it_is))
+        denoised = self._denoised(frame)
+        heard, untouched = self._waiting.popleft()
+        was, self._was_denoised = self._was_denoised, denoised is not None and not untouched
+        if denoised is None or not (was or self._was_denoised):
+            return heard
+        change = self._share * (denoised.samples - heard.samples)
+        if was != self._was_denoised:
+            change = change * (self._rise if self._was_denoised else 1.0 - self._rise)
+        return replace(heard, samples=heard.samples + change)
 
     def reset(self) -> None:
         """Forget all sound."""
@@ -214,9 +205,6 @@ class QuietPath:
     def _give_up(self, error: Exception) -> None:
         self.fault = str(error) or type(error).__name__
         _LOG.error("the denoiser failed (%s); from now on the sound is not denoised", self.fault)
-
-    def _faded(self, from_: Frame, to: Frame) -> Frame:
-        return replace(to, samples=from_.samples + (to.samples - from_.samples) * self._rise)
 
 
 def _before(frame: Frame) -> list[Frame]:

@@ -2,9 +2,10 @@
 
     .venv/bin/python benchmarks/frames_bench.py [--seconds 20] [--rounds 5] [--paced N]
 
-CPU time of the thread, per frame of 10 ms: 100 µs are one per cent of a core. The parts are those of a live session over
-the packs in the store. `--paced` hands frames in every 10 ms and sleeps between them, as a microphone does: caches are
-cold then. The least of the rounds counts: what else runs here only ever adds.
+CPU time of the thread, per frame of 10 ms: 100 µs are one per cent of a core. The parts are those of a live session
+over the packs in the store. `--paced 1` hands a frame in every 10 ms and sleeps between them, as a microphone does:
+caches are cold then, which costs several times as much; `--paced 3`: three frames every 30 ms. The least of the rounds
+counts: what else runs here only ever adds. Voice activity dozes after a second of quiet: give a round some seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from appliance.voice.meter import Metered, SessionMeter
 from appliance.voice.runner import LiveRunner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.fakes import FakePlayer  # noqa: E402
+from tests.fakes import FakePlayer
 
 ROOM_DBFS = -62.0
 
@@ -43,9 +44,8 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     frames = quiet_room(arguments.seconds)
-    print(
-        f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {f'{arguments.paced} at a time' if arguments.paced else 'tight loop'}\n"
-    )
+    pace = f"{arguments.paced} at a time" if arguments.paced else "tight loop"
+    print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {pace}\n")
     print("| part | µs of CPU a frame | of a core |\n|---|---|---|")
     with Wren.open(WrenSettings()) as wren:
         for what, push in parts(wren):

@@ -9,8 +9,8 @@ import pytest
 from appliance.engines import EngineOpener
 from appliance.errors import SpeechError
 from appliance.events import EngineChanged, Event
-from appliance.planning import current_plan
-from appliance.recognisers import find_transducer, graphs_of, open_transducer
+from appliance.planning import current_plan, task_needs
+from appliance.recognisers import find_transducer, graphs_of, moonshine_pack, open_transducer
 from appliance.voice.asr.protocol import Cancel, Hypothesis
 from appliance.voice.asr.transducer.files import TransducerFiles
 from appliance.voice.asr.transducer.recogniser import TransducerModel, TransducerRecogniser
@@ -126,9 +126,26 @@ def test_where_the_runtime_does_not_load_numpy_hears(
         opener.close()
 
 
-def test_nothing_chosen_and_the_usual_one_chosen_are_moonshine(store: Store) -> None:
-    assert find_transducer(store, None) is None
-    assert find_transducer(store, "moonshine-base-en") is None
+@pytest.mark.parametrize("chosen", [None, "moonshine-base-en", "moonshine-tiny-en"])
+def test_nothing_chosen_and_a_moonshine_chosen_are_no_transducer(store: Store, chosen: str | None) -> None:
+    assert find_transducer(store, chosen) is None
+    assert moonshine_pack(store, chosen) == (chosen or "moonshine-base-en")
+
+
+@pytest.mark.parametrize("chosen", [PACK, "./folder", "whisper-tiny-en", "unheard-of"])
+def test_what_is_no_moonshine_is_not_taken_for_one(store: Store, chosen: str) -> None:
+    assert moonshine_pack(store, chosen) is None
+
+
+def test_tiny_is_planned_as_base_is_but_not_on_tensorrt(store: Store) -> None:
+    base, tiny = (task_needs(store, pack)[0] for pack in ("moonshine-base-en", "moonshine-tiny-en"))
+    assert (tiny.task, tiny.model, tiny.job) == ("asr", "moonshine-tiny-en", base.job)
+    assert set(base.backends) - set(tiny.backends) == {"tensorrt"}
+    assert tiny.weights_mb["int8"] < base.weights_mb["int8"] / 2
+    user = Overrides(tasks={"asr": Override(backend="tensorrt")})
+    plan = current_plan(store, MACHINE, user=user, asr="moonshine-tiny-en")
+    assert plan.tasks["asr"].backend == "ort-cpu"
+    assert any("tensorrt was set, and is not used" in warning for warning in plan.warnings)
 
 
 def test_a_pack_of_the_catalogue_is_read_where_the_user_fetched_it(tmp_path: Path) -> None:

@@ -138,8 +138,7 @@ class ModelSettings(_Group):
     """Which models, and where they come from."""
 
     recogniser: Name | None = None
-    """A pack's name (moonshine-tiny-en is lighter), or the folder of a streaming transducer (docs/recognisers.md); none
-    takes Moonshine base."""
+    """A pack (moonshine-tiny-en is lighter) or a transducer's folder, see docs/recognisers.md; none: Moonshine base."""
     mirror: Name | None = None
     """Folder or https address asked for models before all else; WREN_MODELS_MIRROR goes before it."""
     max_mb: int | None = Field(default=None, ge=1)

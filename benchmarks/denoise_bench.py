@@ -186,10 +186,8 @@ WAYS: dict[str, Callable[[Samples, Samples], Samples]] = {
     "gain control (taken)": lambda sound, denoised: _levelled(sound),
     "dtln": lambda sound, denoised: denoised,
     "dtln and gain control": lambda sound, denoised: _levelled(denoised),
-    "dtln by half": lambda sound, denoised: _half(sound, denoised),
-    "dtln by half, and gain control (the setting)": lambda sound, denoised: _levelled(
-        (sound + denoised[: sound.size]) / 2
-    ),
+    "dtln by half": _half,
+    "dtln by half, and gain control (the setting)": lambda sound, denoised: _levelled(_half(sound, denoised)),
 }
 """What stands before the detector: sound and what DTLN makes of it in, sound out."""
 

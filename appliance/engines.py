@@ -74,7 +74,15 @@ class EngineOpener:
         choice, quarantine = self.plan.tasks[task], quarantine_of(self.store)
         machine, changed = self.plan.machine, self._changed
         if (given := self.given.get(task)) is not None:
-            ladders = open_given(task, given, choice.threads, quarantine=quarantine, listener=changed, machine=machine)
+            ladders = open_given(
+                task,
+                given,
+                choice.threads,
+                quarantine=quarantine,
+                listener=changed,
+                machine=machine,
+                cores=choice.cores,
+            )
         else:
             ladders = open_task(
                 self.store,
@@ -162,7 +170,7 @@ class EngineOpener:
     def _rungs(self, choice: Choice) -> dict[str, tuple[Rung, ...]]:
         """Of all parts together: which bits a part is in depends on the others' too, and its name with it."""
         if (given := self.given.get(choice.task)) is not None:
-            return given_rungs(given, choice.threads, self.plan.machine)
+            return given_rungs(given, choice.threads, self.plan.machine, choice.cores)
         parts = PARTS_SERVED[choice.task]
         return rungs_for(self.store, choice, parts, machine=self.plan.machine, provider=self.provider)
 

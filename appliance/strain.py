@@ -75,7 +75,8 @@ class Strain:
     ) -> None:
         """`has` is what steps may need and is installed; `slots` how many recognitions may run at once.
 
-        `changed` is told what holds from now on, on whichever thread reported; it must return at once.
+        `changed` is told what holds from now on, on whichever thread reported and in the order of the changes: nobody
+        can report until it returns, so it must at once, and not call back.
         """
         self.emit: Listener | None = None
         """Told of every change, once somebody listens."""
@@ -197,6 +198,8 @@ class Strain:
         self._counts.down += bool(begun)
         self._counts.up += not begun
         self._taken, self._relief = taken, relief_of(taken)
+        if self._changed is not None:
+            self._changed(self._relief)
         text = "; ".join([f"Wren {step.text}" for step in begun] + [f"no longer: Wren {step.text}" for step in undone])
         names = tuple(step.name for step in taken)
         return events.StrainChanged(self._clock(), events.MACHINE, names, self._because() or "", text)
@@ -209,8 +212,6 @@ class Strain:
             case None:
                 return
             case events.StrainChanged():
-                if self._changed is not None:
-                    self._changed(self._relief)  # as of now: two may tell at once
                 _LOG.warning("%s (%s)", event.text, event.because or "there is headroom again")
             case events.BreakerChanged():
                 _LOG.warning("the circuit breaker of %s is %s", event.stage, event.state)

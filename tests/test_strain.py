@@ -102,6 +102,28 @@ def test_what_holds_is_told_at_every_change_and_at_no_other_time() -> None:
     assert [relief.light_recogniser for relief in held] == [True, False]
 
 
+def test_of_two_changes_at_once_the_later_one_is_told_last() -> None:
+    held: list[bool] = []
+    begun = threading.Event()
+
+    def changed(relief: Relief) -> None:
+        if relief.light_recogniser:
+            begun.set()
+            undoing.join(0.2)  # it may come now, if it can
+        held.append(relief.light_recogniser)
+
+    def undo() -> None:
+        begun.wait(10.0)
+        strain.floor("test", None)
+
+    strain = Strain({LIGHT_RECOGNISER}, changed=changed)
+    undoing = threading.Thread(target=undo)
+    undoing.start()
+    strain.floor("test", LIGHT_RECOGNISER)
+    undoing.join()
+    assert held == [True, False]
+
+
 def test_of_two_conversations_one_works_ahead() -> None:
     strain = Strain(())
     for name in ("browser", LOCAL):

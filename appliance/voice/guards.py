@@ -83,8 +83,9 @@ class GuardedRecogniser:
     def __init__(
         self, make: Callable[[], Recogniser], guard: Guard, make_light: Callable[[], Recogniser | None] | None = None
     ) -> None:
-        """`make` is called again after a time-out: what was given up may still be using the old one. `make_light` gives
-        None until the lighter one has been opened: the planned one goes on so long."""
+        """`make` is called again after a time-out: what was given up may still be using the old one. `make_light` is
+        asked for each utterance that the lighter one is to hear, and gives None while that is not open: the planned
+        one hears then."""
         self._make, self._make_light = make, make_light
         self._guard = guard
         self._light = False
@@ -132,14 +133,13 @@ class GuardedRecogniser:
 
     def reset(self) -> None:
         """See `Recogniser`."""
-        wanted = self._make_light is not None and self._guard.relief().light_recogniser
-        if self._lost or wanted is not self._light:
-            light = self._make_light() if wanted and self._make_light is not None else None
-            if light is not None:
-                self._inner, self._light = light, True
-            elif self._lost or self._light:
-                self._inner, self._light = self._make(), False
-            self._lost = False
+        light = self._make_light() if self._make_light is not None and self._guard.relief().light_recogniser else None
+        if light is not None:
+            # Each time: what the last utterance was heard with may have been let go of since, and another one opened.
+            self._inner, self._light = light, True
+        elif self._lost or self._light:
+            self._inner, self._light = self._make(), False
+        self._lost = False
         self._inner.reset()
 
 

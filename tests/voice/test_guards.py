@@ -176,6 +176,21 @@ def test_until_the_lighter_recogniser_is_open_the_planned_one_goes_on() -> None:
     assert len(planned) == 1
 
 
+def test_a_lighter_recogniser_that_was_let_go_of_while_nobody_spoke_hears_nothing_more() -> None:
+    room = Room(relief=Relief(light_recogniser=True))
+    opened: list[FakeRecogniser] = [FakeRecogniser("light")]
+    recogniser = GuardedRecogniser(FakeRecogniser, room.guard, lambda: opened[-1] if opened else None)
+    recogniser.reset()
+    assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "light"
+    opened.clear()  # undone for a long time, then strain again: no utterance in between
+    recogniser.reset()
+    assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "turn on the lights"
+    for text in ("light again", "and again"):
+        opened[:] = [FakeRecogniser(text)]
+        recogniser.reset()
+        assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == text
+
+
 class FakeStuckHome(FakeThinker):
     """A home that does not answer."""
 

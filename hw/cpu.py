@@ -40,8 +40,9 @@ def keep_thread_on(cores: Collection[int], thread_id: int = 0) -> str | None:
 
 
 def _affinity() -> int:
+    """The main thread's: the one that asks may be kept on some cores by us."""
     try:
-        return len(os.sched_getaffinity(0))
+        return len(os.sched_getaffinity(os.getpid()))
     except (AttributeError, OSError):  # not on Linux
         return os.cpu_count() or 1
 

@@ -13,6 +13,10 @@ __all__ = ["physical_cores", "placed", "plan_affinity"]
 ALIKE: Final = 0.85
 """Of the fastest core's speed: cores of one kind differ by a tenth in the clock that they may go to."""
 
+LEAST: Final = 2
+"""Cores that engines are kept on: with one alone, what is busy there has no way round, and two answers at once would
+share it while cores that are nearly as fast do nothing."""
+
 
 def plan_affinity(machine: Machine, threads: int) -> Affinity:
     """Where engines of so many threads and sound's threads are to run; nothing is pinned where cores are alike."""
@@ -30,14 +34,14 @@ def plan_affinity(machine: Machine, threads: int) -> Affinity:
         why = "the kernel moves threads to where there is room, and pinning would only be in its way"
         return Affinity((), (), f"nothing is pinned: all {len(cores)} cores are about equally fast; {why}")
     engines: list[int] = []
-    # Where one core is faster than all others (a phone's chip), an engine with more threads takes the next kind too.
+    # Where one core is faster than all others (a phone's chip), engines take the next kind too.
     for speed in sorted(set(speeds.values()), reverse=True):
-        if speed < ALIKE * fastest and len(engines) >= threads:
+        if speed < ALIKE * fastest and len(engines) >= max(threads, LEAST):
             break
         engines += [number for number, its in speeds.items() if its == speed]
     sound = tuple(number for number in speeds if number not in engines)
     if not sound:
-        return Affinity((), (), "nothing is pinned: an engine's threads need the slow cores too")
+        return Affinity((), (), "nothing is pinned: engines need the slow cores too")
     slowest = min(speeds[number] for number in engines)
     others = max(speeds[number] for number in sound)
     why = (

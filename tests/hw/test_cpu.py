@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,20 @@ def test_affinity_below_the_quota_wins(tmp_path: Path) -> None:
 
 def test_this_machine_has_at_least_one() -> None:
     assert usable_cores() >= 1
+
+
+@two_cores
+def test_a_thread_that_is_kept_on_one_core_counts_those_of_the_process() -> None:
+    found: list[int] = []
+
+    def count() -> None:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        found.append(usable_cores())
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    thread.join()
+    assert found == [usable_cores()]
 
 
 def _alone(*before: str) -> str:

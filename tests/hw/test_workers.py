@@ -126,13 +126,13 @@ def test_a_hybrid_processor_s_small_cores_are_left_to_sound(tmp_path: Path) -> N
     assert plan.workers.recognitions == 2 // plan.tasks["asr"].threads  # four threads, two cores
 
 
-def test_one_fastest_core_is_joined_by_the_next_kind_where_more_threads_compute() -> None:
+def test_one_fastest_core_is_joined_by_the_next_kind() -> None:
     speeds = [300, 300, 300, 300, 800, 800, 800, 1024]
     cores = tuple(Core(number, speed, (number,)) for number, speed in enumerate(speeds))
     found = dataclasses.replace(VNNI, cpu_cores=8, cores=cores)
-    plan = _planned(found, _timing(candidate=dataclasses.replace(INT8, threads=2)))
-    assert plan.affinity.engines == (4, 5, 6, 7)
-    assert _planned(found, _timing()).affinity.engines == (7,)
+    for threads in (1, 2):
+        plan = _planned(found, _timing(candidate=dataclasses.replace(INT8, threads=threads)))
+        assert plan.affinity.engines == (4, 5, 6, 7)
 
 
 @pytest.mark.parametrize(
@@ -168,4 +168,4 @@ def test_every_core_is_either_s_or_none_is_and_the_fast_ones_compute(speeds: lis
         return
     assert sorted(engines + sound) == list(range(len(speeds)))
     assert min(speeds[number] for number in engines) > max(speeds[number] for number in sound)
-    assert len(engines) >= plan.tasks["asr"].threads
+    assert len(engines) >= max(2, plan.tasks["asr"].threads)

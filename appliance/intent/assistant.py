@@ -13,6 +13,7 @@ from uuid import uuid4
 from appliance.intent.decide import Skills, decide
 from appliance.intent.effects import after
 from appliance.intent.grammar import Grammar, load_grammar
+from appliance.intent.guarded import too_unsure
 from appliance.intent.lexicon import Lexicon, build_lexicon, naming
 from appliance.intent.matcher import understand
 from appliance.intent.names import spoken_forms
@@ -77,7 +78,7 @@ class Assistant:
         """The reply that `commit` would give; changes nothing."""
         if understanding.intent is None:
             return self._sorry(understanding)
-        outcome = decide(self._home.view(), understanding, self._skills.copy())
+        outcome = self._decide(understanding, self._skills.copy())
         if outcome.command is not None:
             command = outcome.command
             outcome = replace(outcome, entities=tuple(after(e, command) for e in outcome.entities))
@@ -142,7 +143,7 @@ class Assistant:
     async def _act(self, understanding: Understanding, key: UtteranceId) -> Reply:
         if understanding.intent is None:
             return self._sorry(understanding)
-        outcome = decide(self._home.view(), understanding, self._skills)
+        outcome = self._decide(understanding, self._skills)
         if outcome.command is not None:
             result = await self._home.act(outcome.command, key)
             if not result.ok:
@@ -150,6 +151,17 @@ class Assistant:
                 return Reply(problem, False, understanding)
             outcome = replace(outcome, entities=_as_they_are(outcome.entities, self._home.view()))
         return self._reply(understanding, outcome)
+
+    def _decide(self, understanding: Understanding, skills: Skills) -> Outcome:
+        """What it comes to; where it was not surely heard, nothing that guards the home, now or later."""
+        view = self._home.view()
+        if understanding.unsure:
+            later = understanding.slots.get("conversation_command")
+            meant = understanding if later is None else self.match(str(later), understanding.area)
+            foreseen = decide(view, meant, skills.copy())
+            if foreseen.command is not None and (problem := too_unsure(foreseen.entities)) is not None:
+                return Outcome(problem=problem)
+        return decide(view, understanding, skills)
 
     def _reply(self, understanding: Understanding, outcome: Outcome) -> Reply:
         text = reply_text(self._grammar, understanding, outcome)

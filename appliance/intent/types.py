@@ -109,6 +109,8 @@ class Understanding:
     """Entity ids that the `name` slot can mean; several where two things bear one name."""
     here: bool = False
     """True where the sentence means the room it is said in ("turn on the lights")."""
+    unsure: bool = False
+    """True where it was heard with less certainty than usual: what guards the home is left as it is then."""
 
 
 @dataclass(frozen=True, slots=True)

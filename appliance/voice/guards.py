@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from appliance.audio.frame import RATE_HZ, Frame, Samples
@@ -103,7 +103,7 @@ class GuardedRecogniser:
 
     def hypothesise(self, until_sample: int, bias: Bias | None, cancel: Cancel) -> Hypothesis:
         """See `Recogniser`. Raises `StageTimeoutError`, `StageRestingError`, `CrowdedError` too."""
-        guard, inner, meter = self._guard, self._inner, self._guard.meter
+        guard, inner, meter, light = self._guard, self._inner, self._guard.meter, self._light
         if self._lost:
             raise StageTimeoutError("the recogniser hangs, and is made anew for the next utterance")
         heard_s = until_sample / RATE_HZ
@@ -113,11 +113,12 @@ class GuardedRecogniser:
             started_s = time.perf_counter()
             age_s = meter.work_age_s + started_s - waiting_s
             try:
-                return guard.call(
+                heard = guard.call(
                     "recognition",
                     lambda: inner.hypothesise(until_sample, bias, cancel),
                     limit_s * guard.relief().patience,
                 )
+                return replace(heard, light=light)
             except StageTimeoutError:
                 cancel.cancel()
                 self._lost = True

@@ -6,6 +6,7 @@ Everything runs on the session's worker, under the generation that asked for it,
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from appliance.intent.types import Understanding, UtteranceId
 from appliance.voice import loop
@@ -67,7 +68,11 @@ class Thinking:
         self._cancels.clear()
 
     def _accepted(self, hypothesis: Hypothesis) -> Accepted:
-        return accepted_text(hypothesis, lambda text: self._thinker.match(text, self._area))
+        def understood(text: str) -> Understanding:
+            # A lighter recogniser takes words for their opposites now and then: "lock" for "unlock".
+            return replace(self._thinker.match(text, self._area), unsure=hypothesis.light)
+
+        return accepted_text(hypothesis, understood)
 
     def _foresee(self, accepted: Accepted, generation: int, cancel: Cancel, post: Post) -> None:
         if accepted.understanding.intent is None:

@@ -181,10 +181,12 @@ def test_a_lighter_recogniser_that_was_let_go_of_while_nobody_spoke_hears_nothin
     opened: list[FakeRecogniser] = [FakeRecogniser("light")]
     recogniser = GuardedRecogniser(FakeRecogniser, room.guard, lambda: opened[-1] if opened else None)
     recogniser.reset()
-    assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "light"
+    heard = recogniser.hypothesise(_heard(recogniser), None, Cancel())
+    assert (heard.text, heard.light) == ("light", True)
     opened.clear()  # undone for a long time, then strain again: no utterance in between
     recogniser.reset()
-    assert recogniser.hypothesise(_heard(recogniser), None, Cancel()).text == "turn on the lights"
+    heard = recogniser.hypothesise(_heard(recogniser), None, Cancel())
+    assert (heard.text, heard.light) == ("turn on the lights", False)
     for text in ("light again", "and again"):
         opened[:] = [FakeRecogniser(text)]
         recogniser.reset()

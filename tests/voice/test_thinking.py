@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -43,6 +44,19 @@ def test_a_match_tells_the_meaning_and_then_the_reply(thought: tuple[Thinking, F
     matched = worker.posted[0]
     assert isinstance(matched, loop.Matched)
     assert (matched.generation, matched.accepted.understanding.area) == (3, "Kitchen")
+
+
+@pytest.mark.parametrize("light", [False, True])
+def test_what_a_lighter_recogniser_heard_is_not_sure(
+    thought: tuple[Thinking, FakeThinker, Worker], light: bool
+) -> None:
+    thinking, _, worker = thought
+    phrase = Hypothesis("gibberish", -1.0, phrase="turn on the lights", phrase_logp=-1.5, light=light)
+    for number, hypothesis in enumerate((replace(FREE, light=light), phrase)):
+        thinking.match(number, hypothesis)
+    worker.run()
+    meanings = [m.accepted.understanding for m in worker.posted if isinstance(m, loop.Matched)]
+    assert [(m.text, m.unsure) for m in meanings] == [("turn on the lights", light)] * 2
 
 
 def test_of_a_partial_only_a_sure_sentence_is_thought_further(thought: tuple[Thinking, FakeThinker, Worker]) -> None:

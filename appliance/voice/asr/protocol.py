@@ -90,6 +90,8 @@ class Hypothesis:
     """Likewise the phrase; None where there is none."""
     cut: str | None = None
     """Why decoding was stopped early: repetition | length; None where the model ended by itself."""
+    light: bool = False
+    """Whether a lighter recogniser than the planned one heard it, for this machine was too busy."""
 
     @property
     def complete(self) -> bool | None:

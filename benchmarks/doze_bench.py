@@ -20,11 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from appliance.audio.files import read_blocks  # noqa: E402
-from appliance.audio.frame import RATE_HZ, Frame, Framer, Samples, level_dbfs  # noqa: E402
+from appliance.audio.frame import RATE_HZ, Frame, Framer, Samples  # noqa: E402
 from appliance.audio.frontend.webrtc import open_processors  # noqa: E402
 from appliance.bench.material import speech_folder  # noqa: E402
 from appliance.voice.doze import Doze, Dozing  # noqa: E402
-from appliance.voice.energy import EnergyEdge  # noqa: E402
 from appliance.voice.session import WAKE_REPLAYED_S  # noqa: E402
 from appliance.voice.wake import WakeDetector, WakeSettings  # noqa: E402
 
@@ -75,12 +74,10 @@ def _count(files: Iterable[Path], gain_db: float, room_dbfs: float) -> Count:
 def _heard(sound: Samples, *, rests: bool) -> tuple[bool, float]:
     """Whether the word was heard, and which share of the time the detector slept."""
     detector = Dozing(WakeDetector(WakeSettings((WORD,))), WAKE_REPLAYED_S, afresh=False)
-    doze, edge, levelled = Doze(), EnergyEdge(), open_processors().wake
+    doze, levelled = Doze(), open_processors().wake
     fired, slept, frames = False, 0, Framer().push(sound)
     for frame in frames:
-        level = level_dbfs(frame.samples)
-        dozing = doze.push(level, edge.floor_dbfs, resting=rests, speaking=False)
-        edge.push(level, frame.end_s, 0.0, speaking=False)
+        dozing = doze.push(frame.samples, resting=rests, speaking=False)
         heard = Frame(levelled.process(frame.samples), frame.time_s, frame.seq)
         fired |= bool(detector.push(heard, dozing=dozing))
         slept += dozing

@@ -73,11 +73,6 @@ class EnergyEdge:
             self._near_s = end_s
 
     @property
-    def floor_dbfs(self) -> float:
-        """Level of the room where nothing is said, as it is known by now."""
-        return self._floor_dbfs
-
-    @property
     def loud_s(self) -> float | None:
         """When sound last stood out; None before any speech."""
         return self._loud_s

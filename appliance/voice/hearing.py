@@ -60,17 +60,18 @@ class Hearing:
         says that nobody waits for what voice activity says."""
         began = False
         level, speaking = level_dbfs(frame.samples), self._speech.speaking
-        self.dozing = self._doze.push(level, self._edge.floor_dbfs, resting=resting, speaking=speaking)
+        self.dozing = self._doze.push(frame.samples, resting=resting, speaking=speaking)
         if self.dozing:
             self._gate.follow(frame.end_s, level)
         for window in self._vad.push(frame if cleaned is None else cleaned, dozing=self.dozing):
             self._speech = self._gate.push(window)
             self._probability = window.probability
-            began = self._speech.began
+            # One that wakes gives several at once: speech may have begun in any of them.
+            began |= self._speech.began
         self._edge.push(level, frame.end_s, self._probability, speaking=self._speech.speaking)
         speech = self._speech
-        if not began and speech.began:
-            speech = replace(speech, began=False)
+        if speech.began is not began:
+            speech = replace(speech, began=began)
         return Heard(frame.end_s, speech, self._edge.quiet_s, self._edge.faint_s)
 
     def goes_on(self, since_s: float, *, near: bool = False) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from appliance.app import Wren
 from appliance.audio.frame import FRAME_S, FRAME_SAMPLES, RATE_HZ, Frame, Samples
-from appliance.voice.doze import AFTER_S, Dozing
+from appliance.voice.doze import AFTER_S, Doze, Dozing
 from appliance.voice.hearing import REPLAYED_S, Hearing
 from appliance.voice.vad import VadWindow
 from tests.voice.conftest import say
@@ -20,9 +20,11 @@ ROOM = np.float32(1e-3)
 
 
 class LoudnessVad:
-    """A fake detector that counts its frames, and takes what is loud for speech, window by window of three frames."""
+    """A fake detector that counts its frames, and takes what is loud for speech, window by window of three frames; all
+    sound, from the frame `speech_from` on."""
 
-    def __init__(self) -> None:
+    def __init__(self, speech_from: int | None = None) -> None:
+        self._speech_from = speech_from
         self.heard: list[Frame] = []
         self.resets = 0
         self._window: list[Frame] = []
@@ -34,6 +36,7 @@ class LoudnessVad:
             return ()
         window, self._window = self._window, []
         loud = max(float(np.abs(one.samples).max()) for one in window) > 0.05
+        loud |= self._speech_from is not None and window[0].seq >= self._speech_from
         return (VadWindow(float(loud), window[0].time_s, tuple((one.end_s, -60.0 + 40.0 * loud) for one in window)),)
 
     def reset(self) -> None:
@@ -83,7 +86,7 @@ def test_sound_wakes_it_with_what_was_before_in_order_and_without_a_hole(
     first = next(i for i, frame in enumerate(frames) if float(np.abs(frame.samples).max()) > 0.05)
     for frame in frames:
         hearing.push(frame, resting=True)
-    assert vad.resets == 1
+    assert vad.resets == (len(vad.heard) < len(frames)), "what missed nothing goes on"
     since = next(i for i, frame in enumerate(vad.heard) if frame is frames[first])
     before = vad.heard[:since]
     replayed = round(REPLAYED_S / FRAME_S)
@@ -114,6 +117,43 @@ def test_lost_sound_is_not_heard_again() -> None:
     hearing.forget()
     hearing.push(frames[-1])
     assert len(vad.heard) - judged == 1
+
+
+def test_speech_that_began_while_it_dozed_is_told_to_the_listener_that_begins() -> None:
+    """A voice too faint to wake it: else the listener would wait for the next word to begin."""
+    hearing = Hearing(LoudnessVad(speech_from=370))
+    frames = _frames(_room(4.0))
+    for frame in frames[:-1]:
+        hearing.push(frame, resting=True)
+    assert hearing.dozing
+    hearing.reset()
+    heard = hearing.push(frames[-1])
+    assert heard.speech.speaking
+    assert heard.speech.began
+    assert heard.speech.started_s == pytest.approx(370 * FRAME_S, abs=0.03)
+
+
+def test_what_slept_only_a_moment_goes_on_where_it_was() -> None:
+    vad = LoudnessVad()
+    hearing = Hearing(vad)
+    frames = _frames(np.concatenate((_room(1.2), _tone(0.1))))
+    slept = sum(1 for frame in frames if not hearing.push(frame, resting=True).speech.speaking and hearing.dozing)
+    assert 0 < slept < REPLAYED_S / FRAME_S
+    assert vad.resets == 0
+    assert vad.heard == frames
+
+
+@pytest.mark.parametrize("kind", ["offset", "hum"])
+def test_what_stands_in_the_microphone_does_not_hide_a_voice(kind: str) -> None:
+    """Both are louder than the voice; detectors hear it all the same."""
+    at_s = np.arange(5 * RATE_HZ) / RATE_HZ
+    standing = np.full(at_s.size, 0.05) if kind == "offset" else 0.01 * np.sin(2 * np.pi * 50 * at_s)
+    sound = (_room(5.0) + standing).astype(np.float32)
+    sound[4 * RATE_HZ :] += 0.03 * _tone(1.0)
+    doze = Doze()
+    slept = [doze.push(frame.samples, resting=True, speaking=False) for frame in _frames(sound)]
+    assert sum(slept[200:400]) > 150
+    assert not any(slept[400:])
 
 
 @pytest.mark.models
@@ -157,7 +197,7 @@ def test_a_detector_hears_all_it_was_awake_for_and_so_much_before_each_time(dozi
             continue
         if seq and dozing[seq - 1]:
             run = next((back for back in range(1, seq + 1) if not dozing[seq - back]), seq + 1) - 1
-            expected += [-1] * afresh + list(range(seq - min(run, 5), seq))
+            expected += [-1] * (afresh and run > 5) + list(range(seq - min(run, 5), seq))
         expected.append(seq)
     assert fake.heard == expected
     assert found == [seq for seq in expected if seq >= 0]

@@ -172,8 +172,9 @@ class Keeper:
                     continue  # nothing is wrong with the device: open again at once
                 if reason is not None:
                     self._tell("lost", reason)
-            self._wait_lost(BACK_OFF_S[min(failures, len(BACK_OFF_S) - 1)])
-            failures += 1
+            # What has just come may take a moment until it can be opened.
+            came = self._wait_lost(BACK_OFF_S[min(failures, len(BACK_OFF_S) - 1)])
+            failures = 0 if came else failures + 1
         self._unwatch_server()
         self._tell("closed")
 
@@ -247,19 +248,23 @@ class Keeper:
             return None if card_is_there(self._tasks.opened_name) else "it was unplugged"
         if not stream.last_block_s:
             late = now_s - since_s > FIRST_BLOCK_S
-            return f"it was opened, but nothing came from it for {FIRST_BLOCK_S:g} s" if late else None
+            return f"it was started, but nothing came from it for {FIRST_BLOCK_S:g} s" if late else None
         self._tell("running")
         silent_s = now_s - max(stream.last_block_s, since_s)
         return f"nothing came from it for {STALL_S:g} s" if silent_s > STALL_S else None
 
-    def _wait_lost(self, seconds: float) -> None:
+    def _wait_lost(self, seconds: float) -> bool:
+        """Wait until it is worth trying again; True where that is because something came or went."""
         until_s, before = time.monotonic() + seconds, landscape()
         while not self._closing.is_set():
             left_s = until_s - time.monotonic()
-            if left_s <= 0.0 or self._changed.is_set() or landscape() != before:
+            if self._changed.is_set() or landscape() != before:
                 self._changed.clear()
-                return
+                return True
+            if left_s <= 0.0:
+                return False
             self.bell.wait(min(left_s, self._tasks.serve_lost()))
+        return False
 
     def _still_there(self) -> bool:
         """Whether the sound server still has what it was asked for; it moves us elsewhere without a word."""

@@ -328,7 +328,8 @@ class DevicePlayer:
                     # What the old ring held is lost: half a second at most, in a device that was away.
                     self._mixer.play(self._feed.aim(form.rate_hz))
         mixer, channels = self._mixer, form.channels
-        self._anew = False
+        # A stream that is opened begins like one that goes on after a rest.
+        self._anew = True
         clock = Envelope()
         taken = 0
         wide = np.zeros((MAX_BLOCK, channels), dtype=np.float32)

@@ -34,6 +34,9 @@ PROMISING_RESCAN_S: Final = 30.0
 """Looking around interrupts the other stream for some 0.2 s: seldom, unless the cards have changed."""
 LOOK_AGAIN_S: Final = 15.0
 """Where nothing seems to have changed and no stream is open: it still costs a tenth of a second of a core."""
+SETTLED_S: Final = 1.0
+"""So long after a card or a server came it can be opened, if it ever can: until udev has given a card's files their
+rights, PortAudio does not see it. So it is looked for once more."""
 _HARDWARE: Final = re.compile(r"^(?P<title>.*) \(hw:(?P<card>\d+),(?P<device>\d+)\)$")
 _ALSA_TYPE: Final = 8
 _JACK_TYPE: Final = 12
@@ -76,9 +79,9 @@ class PortAudioStream:
     def __init__(self, form: StreamFormat, forget: Callable[[PortAudioStream], None]) -> None:
         self.format = form
         self.last_block_s = 0.0
-        """Monotonic time of the last callback; 0 before the first."""
+        """Monotonic time of the last callback; 0 before the first since it was opened or resumed."""
         self.thread_id = 0
-        """Native id of PortAudio's thread that makes the callbacks; 0 before the first."""
+        """Native id of PortAudio's thread that makes the callbacks; 0 before the first, as above."""
         self.fault: str | None = None
         """What our own callback raised."""
         self.gone = False
@@ -110,8 +113,9 @@ class PortAudioStream:
         self._bounded(self._stream.stop_stream)
 
     def resume(self) -> None:
-        """Callbacks again, within some milliseconds. Raises `DeviceFaultError` where the device is gone or hangs."""
-        self.thread_id = 0  # of a new thread
+        """Callbacks again, within some milliseconds; of a sink that was sent to sleep meanwhile, as after opening.
+        Raises `DeviceFaultError` where the device is gone or hangs."""
+        self.thread_id, self.last_block_s = 0, 0.0  # of a new thread
         self._bounded(self._stream.start_stream)
         self.resting = False
 
@@ -133,7 +137,7 @@ class PortAudioStream:
         if thread.is_alive():
             raise DeviceFaultError(f"the sound system gave no answer within {CLOSE_TIMEOUT_S:g} s")
         if failed:
-            raise DeviceFaultError(f"it cannot be started again ({failed[0].args[-1]}); it may have been unplugged")
+            raise DeviceFaultError(f"it can be stopped or started no more ({failed[0].args[-1]}); was it unplugged?")
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """End it; False if it has not ended in time (it still will if its sound server comes back)."""
@@ -168,6 +172,7 @@ class PortAudio:
         self._module: Any = None
         self._seen: tuple[object, ...] = ()
         self._looked_s = -LOOK_AGAIN_S
+        self._changed_s = 0.0
         self._forced_s = -FORCED_RESCAN_S
 
     def pcms(self, *, fresh: bool = True) -> list[Pcm]:
@@ -194,7 +199,7 @@ class PortAudio:
                 due = promising or self._may_find()
             else:
                 wait_s = PROMISING_RESCAN_S if promising else FORCED_RESCAN_S
-                due = now_s - self._forced_s >= wait_s or landscape() != self._seen
+                due = now_s - self._forced_s >= wait_s or self._has_changed()
             if not due:
                 return
             if self._streams:
@@ -308,12 +313,20 @@ class PortAudio:
         if not alsa_is_configured():
             raise NoDeviceError("ALSA's configuration is missing or broken; reinstall libasound2-data")
         # Before it looks: what changes while it does is found the next time.
-        self._seen, self._looked_s = landscape(), time.monotonic()
+        seen, now_s = landscape(), time.monotonic()
+        if seen != self._seen:
+            self._seen, self._changed_s = seen, now_s
+        self._looked_s = now_s
         self._module, self._library = pyaudio, pyaudio.PyAudio()
 
     def _may_find(self) -> bool:
         """Whether looking around may find what was not seen the last time."""
-        return landscape() != self._seen or time.monotonic() - self._looked_s >= LOOK_AGAIN_S
+        return self._has_changed() or time.monotonic() - self._looked_s >= LOOK_AGAIN_S
+
+    def _has_changed(self) -> bool:
+        """Whether a card or a server has come or gone, or had just come the last time."""
+        settled_s = self._changed_s + SETTLED_S
+        return landscape() != self._seen or self._looked_s < settled_s <= time.monotonic()
 
     def _stop(self) -> None:
         if self._library is not None:

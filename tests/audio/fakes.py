@@ -47,6 +47,7 @@ class FakeStream:
     def resume(self) -> None:
         if self.ended:
             raise DeviceFaultError("the fake card is gone")
+        self.last_block_s = 0.0
         self.resting = False
 
     def alive(self) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from appliance.audio import feed, keeper, playback
 from appliance.audio.adaptive import PLAYBACK
+from appliance.audio.frontend import PlayedTap
 from appliance.audio.keeper import DeviceState
 from appliance.audio.playback import DevicePlayer, PlayerSettings
 from appliance.audio.sounds import Sound
@@ -31,6 +32,8 @@ class FakeSpeaker:
     def __init__(self, host: FakeHost, delay_s: float = 0.03) -> None:
         self.host = host
         self.delay_s = delay_s
+        self.asleep = False
+        """It takes nothing, as a sink that its server has sent to sleep."""
         self.played: list[np.ndarray] = []
         self.times: list[float] = []
         self._over = threading.Event()
@@ -41,7 +44,7 @@ class FakeSpeaker:
         due_s = time.monotonic()
         while not self._over.is_set():
             streams = [stream for stream in self.host.streams if stream.alive() and not stream.resting]
-            if streams:
+            if streams and not self.asleep:
                 self.played.append(streams[-1].play(480, self.delay_s)[:, 0].copy())
                 self.times.append(time.monotonic())
             due_s = max(due_s + 0.01, time.monotonic() - 0.05)
@@ -385,5 +388,53 @@ def test_a_speaker_that_is_gone_when_it_is_needed_again_keeps_nobody_waiting(
         assert states[-1].phase == "lost"
         host.plugged = True
         eventually(lambda: states[-1].phase == "running")
+    finally:
+        player.close()
+
+
+def test_a_sink_that_slept_while_its_device_rested_may_take_its_time_to_wake(
+    host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when it is opened: a stall would be told after `STALL_S`, and the reply's beginning be lost."""
+    monkeypatch.setattr(playback, "REST_S", 0.1)
+    monkeypatch.setattr(keeper, "STALL_S", 0.2)
+    states: list[DeviceState] = []
+    player = DevicePlayer(SPEAKER, played, states.append, settings=FULL, host=host).start()  # type: ignore[arg-type]
+    try:
+        eventually(lambda: bool(host.streams) and host.stream.resting)
+        speaker.asleep = True
+        _say(player, 1, 0.2)
+        eventually(lambda: not host.stream.resting)
+        time.sleep(0.6)
+        speaker.asleep = False
+        eventually(lambda: bool(played.posted))
+        assert [state.phase for state in states] == ["running"]
+        assert np.abs(speaker.sound).max() > 0.1
+    finally:
+        player.close()
+
+
+def test_a_speaker_that_comes_back_tells_when_its_sound_is_heard_from_the_first_block_on(
+    host: FakeHost, speaker: FakeSpeaker, played: Played
+) -> None:
+    """Else the echo's reference would be late by as long as it was away."""
+    tap = PlayedTap()
+    states: list[DeviceState] = []
+    player = DevicePlayer(SPEAKER, played, states.append, settings=FULL, tap=tap, host=host)  # type: ignore[arg-type]
+    player.start()
+    try:
+        eventually(lambda: bool(states))
+        time.sleep(0.1)
+        host.unplug()
+        eventually(lambda: states[-1].phase == "lost")
+        time.sleep(0.3)
+        host.plugged = True
+        eventually(lambda: states[-1].phase == "running")
+        player.play_sound(Sound.WAKE)
+        began_s = time.monotonic()
+        eventually(lambda: not player.sounding)
+        heard = [block.heard_s for block in tap.read()]
+        assert heard
+        assert heard[-1] >= began_s - 0.01
     finally:
         player.close()

@@ -68,6 +68,8 @@ class EngineOpener:
     _ladders: dict[str, dict[str, LadderEngine]] = field(default_factory=dict)
     _choices: dict[str, Choice] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _sharing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while something shared is opened: whoever asks second waits for it."""
 
     def open(self, task: str) -> Mapping[str, Engine]:
         """Graph part -> engine, weights loaded. Raises `EngineError` where not one rung works."""
@@ -99,9 +101,10 @@ class EngineOpener:
 
     def opened(self, task: str) -> Mapping[str, Engine]:
         """As `open`, but once: for what several microphones share and none may need."""
-        with self._lock:
-            ladders = self._ladders.get(task)
-        return self.open(task) if ladders is None else ladders
+        with self._sharing:
+            with self._lock:
+                ladders = self._ladders.get(task)
+            return self.open(task) if ladders is None else ladders
 
     @property
     def settled(self) -> Mapping[str, Settled]:

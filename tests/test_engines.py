@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from appliance import engines
 from appliance.engines import EngineOpener
 from appliance.events import EngineChanged, Event
 from appliance.planning import current_plan
@@ -15,6 +21,9 @@ from hw.plan import Override, Overrides, Plan
 from hw.probe import Machine
 from hw.thermal import Heat, advise
 from models import Store
+from models.engines import Engine
+from models.engines.ladder import LadderEngine
+from models.engines.rungs import open_task
 
 pytestmark = pytest.mark.models
 
@@ -47,6 +56,27 @@ def test_what_the_plan_chose_runs(store: Store) -> None:
     assert settled["vad"].precision == "fp32"
     assert opener.degraded == ()
     assert told == []
+    opener.close()
+
+
+def test_what_two_ask_for_at_once_is_opened_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, both = [], threading.Barrier(2)
+
+    def open_slowly(*given: Any, **options: Any) -> dict[str, LadderEngine]:
+        opened.append(options)
+        time.sleep(0.1)  # the other one asks meanwhile
+        return open_task(*given, **options)
+
+    def ask() -> Mapping[str, Engine]:
+        both.wait(10.0)
+        return opener.opened("vad")
+
+    monkeypatch.setattr(engines, "open_task", open_slowly)
+    opener = EngineOpener(store, plan(store))
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (asked.result() for asked in [pool.submit(ask), pool.submit(ask)])
+    assert len(opened) == 1
+    assert first is second
     opener.close()
 
 

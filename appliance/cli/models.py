@@ -228,9 +228,12 @@ def _report_lines(report: QuantiseReport) -> list[str]:
 
 
 def _fetchable(store: Store) -> list[str]:
-    """What Wren always runs on, and what the settings ask for besides."""
+    """What Wren always runs on, and what the settings ask for besides (a transducer has to be asked for by name)."""
+    from appliance.recognisers import moonshine_pack
     from appliance.settings import load_settings
 
+    settings = load_settings().settings
+    denoiser = None if settings.audio.denoise == "off" else settings.audio.denoise
     needed = [pack.id for pack in store.catalogue.pack if not pack.is_library]
-    denoiser = load_settings().settings.audio.denoise
-    return needed if denoiser == "off" else [*needed, denoiser]
+    chosen = (moonshine_pack(store, settings.models.recogniser), denoiser)
+    return [*needed, *(pack for pack in chosen if pack is not None and pack not in needed)]

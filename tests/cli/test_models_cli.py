@@ -39,17 +39,21 @@ def test_an_unverified_pack_is_not_fetched_without_consent(tmp_path: Path) -> No
     assert "wren models fetch --consent kokoro-82m" in done.stderr
 
 
-def test_a_denoiser_is_among_what_wren_needs_only_where_the_settings_ask_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("setting", "pack"),
+    [('[audio]\ndenoise = "dtln"\n', "dtln"), ('[models]\nrecogniser = "moonshine-tiny-en"\n', "moonshine-tiny-en")],
+)
+def test_what_the_settings_ask_for_is_among_what_wren_needs_and_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, pack: str
 ) -> None:
     config = tmp_path / "wren.toml"
     monkeypatch.setenv("WREN_CONFIG", str(config))
     without = _run(tmp_path, "verify").stderr
-    config.write_text('[audio]\ndenoise = "dtln"\n')
+    config.write_text(setting)
     wanted = _run(tmp_path, "verify").stderr
     assert "silero-vad" in without
-    assert "dtln" not in without
-    assert "run: wren models fetch dtln" in wanted
+    assert pack not in without
+    assert f"run: wren models fetch {pack}" in wanted
 
 
 def test_a_report_of_nothing_says_what_to_run(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ FIRST_BLOCK_S: Final = 3.0
 BACK_OFF_S: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 """Waits between tries to open; the last one goes on for as long as it takes, or until a card or a server comes."""
 CLOSE_WAIT_S: Final = 3.0
+MAX_BAD_RESTS: Final = 2
+"""A device that could not be stopped, or started again, so often in a row is left running: else it would be lost and
+opened again for ever."""
 
 
 class OpenStream(Protocol):
@@ -129,6 +132,7 @@ class Keeper:
         self._server: PulseWatch | None = None
         self._reason: str | None = None
         self._phase = ""
+        self._bad_rests = 0
         self.bell = bell or Doorbell()
         """Ring it when there is something to serve."""
         self.times_lost = 0
@@ -216,13 +220,8 @@ class Keeper:
             if self._closing.is_set():
                 return None
             wait_s = self._tasks.serve()
-            if self._phase == "running" and stream.resting is self._tasks.wanted:
-                if stream.resting:
-                    self._tasks.resumed()
-                    stream.resume()
-                    since_s = time.monotonic()
-                else:
-                    stream.rest()
+            if self._phase == "running" and self._rest_or_resume(stream):
+                since_s = time.monotonic()
             if stream.thread_id not in (0, raised):
                 raised = stream.thread_id
                 _LOG.debug("%s %s: callbacks with %s", self._kind, self._name, raise_thread(raised))
@@ -235,6 +234,21 @@ class Keeper:
             reason = self._ailment(stream, since_s)
             if reason is not None:
                 return reason
+
+    def _rest_or_resume(self, stream: OpenStream) -> bool:
+        """Stop a stream that has nothing to do, start one again that has; True where it was started. Raises
+        `ApplianceError`."""
+        if stream.resting is not self._tasks.wanted or (not stream.resting and self._bad_rests >= MAX_BAD_RESTS):
+            return False
+        self._bad_rests += 1  # unless it goes well
+        if not stream.resting:
+            stream.rest()
+            self._bad_rests -= 1
+            return False
+        self._tasks.resumed()
+        stream.resume()
+        self._bad_rests = 0
+        return True
 
     def _ailment(self, stream: OpenStream, since_s: float) -> str | None:
         """What is wrong with the stream, if anything is; silence before `since_s` does not count."""

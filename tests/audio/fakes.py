@@ -40,8 +40,11 @@ class FakeStream:
         self.closed = False
         self.ended = False
         self.resting = False
+        self.restless = False
 
     def rest(self) -> None:
+        if self.restless:
+            raise DeviceFaultError("the fake card cannot be stopped")
         self.resting = True
 
     def resume(self) -> None:
@@ -79,6 +82,8 @@ class FakeHost:
     def __init__(self, *, plugged: bool = True) -> None:
         self.plugged = plugged
         self.broken = False
+        self.restless = False
+        """Its streams cannot be stopped and started."""
         self.streams: list[FakeStream] = []
         self.rescans = 0
         self.opened = threading.Event()
@@ -133,4 +138,6 @@ class FakeHost:
             raise NoDeviceError("the fake card is not plugged in")
         if self.broken:
             raise DeviceFaultError("the fake card is broken")
-        return FakeStream(formats[0])
+        stream = FakeStream(formats[0])
+        stream.restless = self.restless
+        return stream

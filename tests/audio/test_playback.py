@@ -438,3 +438,21 @@ def test_a_speaker_that_comes_back_tells_when_its_sound_is_heard_from_the_first_
         assert heard[-1] >= began_s - 0.01
     finally:
         player.close()
+
+
+def test_a_device_that_cannot_be_stopped_is_left_running(
+    host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be lost and opened again for ever, a few seconds apart."""
+    monkeypatch.setattr(playback, "REST_S", 0.05)
+    host.restless = True
+    states: list[DeviceState] = []
+    player = DevicePlayer(SPEAKER, played, states.append, settings=FULL, host=host).start()  # type: ignore[arg-type]
+    try:
+        eventually(lambda: len(host.streams) == 1 + keeper.MAX_BAD_RESTS and states[-1].phase == "running")
+        time.sleep(0.6)
+        assert len(host.streams) == 1 + keeper.MAX_BAD_RESTS
+        assert states[-1].phase == "running"
+        assert not player.resting
+    finally:
+        player.close()

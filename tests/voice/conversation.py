@@ -6,6 +6,8 @@ from appliance import events
 from appliance.audio.frame import Frame
 from appliance.voice.budget import SpeculationSettings
 from appliance.voice.endpoint import EndpointStrategy, SilenceEndpoint, SilenceSettings
+from appliance.voice.meter import WakeListener
+from appliance.voice.parts import Alarm
 from appliance.voice.runner import SimulatedPlayer, SimulatedRunner
 from appliance.voice.session import Runner, Session, SessionParts, SessionSettings
 from appliance.voice.vad import VoiceActivity
@@ -23,18 +25,21 @@ class Bench:
         endpoint: EndpointStrategy | None = None,
         share: float = 0.5,
         partial_every_s: float = 0.3,
+        wake: WakeListener | None = None,
+        alarm: Alarm | None = None,
     ) -> None:
         self.recogniser, self.thinker, self.synthesiser = FakeRecogniser(), FakeThinker(), FakeSynthesiser()
         self.told: list[events.Event] = []
         self.player = player
         parts = SessionParts(
-            wake=None,
+            wake=wake,
             vad=VoiceActivity(FakeVadEngine()),
             recogniser=self.recogniser,
             endpoint=endpoint or SilenceEndpoint(SilenceSettings()),
             thinker=self.thinker,
             synthesiser=self.synthesiser,
             player=player,  # type: ignore[arg-type]
+            alarm=alarm,
         )
         settings = SessionSettings(
             partial_every_s=partial_every_s, follow_up=follow_up, speculation=SpeculationSettings(share=share)

@@ -10,7 +10,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ from models.graphs import form_of
 if TYPE_CHECKING:
     from appliance.engine_jobs import Feeds
 
-__all__ = ["JOB_LIST", "LIGHT_ASR", "PACKS", "PARTS", "RESULT", "ROUNDS", "Job", "main"]
+__all__ = ["JOB_LIST", "LIGHT_ASR", "PACKS", "PARTS", "RESULT", "ROUNDS", "Job", "command", "main"]
 
 PACKS: Final = {
     "asr": "moonshine-base-en",
@@ -118,7 +118,7 @@ def _least_ms(work: Callable[[], object], threads: int) -> float:
     return round(min(times) * 1000, 2)
 
 
-def _command(feeds: Feeds, candidate: Candidate, streams: dict[str, Any]) -> Work:
+def command(feeds: Feeds, streams: Mapping[str, Any]) -> Callable[[], None]:
     """A command of three seconds: the encoder and nine steps of the decoder, which the same tokens fill up."""
     steps = list(itertools.islice(itertools.cycle(feeds["decoder"]), STEPS))
 
@@ -128,6 +128,11 @@ def _command(feeds: Feeds, candidate: Candidate, streams: dict[str, Any]) -> Wor
         for step in steps:
             streams["decoder"].run(step)
 
+    return work
+
+
+def _command(feeds: Feeds, candidate: Candidate, streams: dict[str, Any]) -> Work:
+    work = command(feeds, streams)
     return lambda: Timing(candidate, _least_ms(work, candidate.threads))
 
 

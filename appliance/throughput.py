@@ -13,19 +13,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from appliance.measuring import ENGINES, PARTS, STEPS, Job
+from appliance.measuring import ENGINES, PARTS, Job, command
 from hw.plan import Candidate, Plan, Timing, Timings
 from models import ModelsError, Store
 from models.graphs import form_of
-
-if TYPE_CHECKING:
-    from appliance.engine_jobs import Feeds
 
 __all__ = ["levels", "main", "tried"]
 
@@ -142,19 +139,7 @@ def _maker(store: Store, request: _Request) -> Callable[[], Callable[[], None]]:
         for part in PARTS[TASK]
     }
     feeds = feeds_for(store, TASK, {part: engine.stream() for part, engine in engines.items()}, job.pack)
-    return lambda: _command(feeds, {part: engine.stream() for part, engine in engines.items()})
-
-
-def _command(feeds: Feeds, streams: Mapping[str, Any]) -> Callable[[], None]:
-    steps = list(itertools.islice(itertools.cycle(feeds["decoder"]), STEPS))
-
-    def work() -> None:
-        streams["encoder"].run(feeds["encoder"][0])
-        streams["decoder"].reset()
-        for step in steps:
-            streams["decoder"].run(step)
-
-    return work
+    return lambda: command(feeds, {part: engine.stream() for part, engine in engines.items()})
 
 
 def _tried_once(works: list[Callable[[], None]], threads: int) -> _Round:

@@ -63,7 +63,7 @@ LADDER: Final[Sequence[Step]] = (
     ),
     Step(
         LIGHT_RECOGNISER,
-        "recognises with a lighter model",
+        "recognises with a lighter model, and leaves locks and doors as they are",
         _HEARING | _UNDERSTANDING,
         Relief(light_recogniser=True),
         needs=LIGHT_RECOGNISER,

@@ -6,8 +6,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 __all__ = ["keep_thread_on", "usable_cores"]
+
+_OURS: Final[set[frozenset[int]]] = set()
+"""Cores that a thread was kept on here: whoever starts a thread hands his cores on to it."""
 
 
 def usable_cores(root: Path = Path("/"), affinity: int | None = None) -> int:
@@ -27,13 +31,14 @@ def keep_thread_on(cores: Collection[int], thread_id: int = 0) -> str | None:
     """Keep a thread of this process (its native id; 0: this one) on some cores. None: it is; else why it was left.
 
     Never raises. A thread that may not run everywhere was given its cores by somebody (`taskset`, systemd, a
-    container's cpuset): they are kept.
+    container's cpuset): they are kept, unless it was us, or it has them of a thread that we kept.
     """
     try:
-        given = os.sched_getaffinity(thread_id)
-        if len(given) < (os.cpu_count() or 1):
+        given = frozenset(os.sched_getaffinity(thread_id))
+        if len(given) < (os.cpu_count() or 1) and given not in _OURS:
             return f"it was given cores {', '.join(map(str, sorted(given)))}, and keeps to them"
         os.sched_setaffinity(thread_id, cores)
+        _OURS.add(frozenset(os.sched_getaffinity(thread_id)))
     except (AttributeError, OSError, ValueError) as error:  # not on Linux; the thread has ended; no such cores
         return str(error)
     return None

@@ -28,6 +28,21 @@ print(keep_thread_on((last,), ids[0]), os.sched_getaffinity(ids[0]) == {last}, l
 end.set()
 """
 """In a process of its own: whoever starts a thread hands his cores on to it."""
+HANDED_ON = """
+import os, threading
+from hw.cpu import keep_thread_on
+first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+def engine():
+    keep_thread_on((first,))
+    thread = threading.Thread(target=lambda: print(keep_thread_on((last,)), os.sched_getaffinity(0) == {last}))
+    thread.start()
+    thread.join()
+    print(keep_thread_on((last, first)), len(os.sched_getaffinity(0)))
+thread = threading.Thread(target=engine)
+thread.start()
+thread.join()
+"""
+"""A thread that is kept starts another one, and is then to be kept elsewhere."""
 two_cores = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is one core, and nothing to choose")
 
 
@@ -107,8 +122,8 @@ def test_a_thread_that_is_kept_on_one_core_counts_those_of_the_process() -> None
     assert found == [usable_cores()]
 
 
-def _alone(*before: str) -> str:
-    command = [*before, sys.executable, "-c", ALONE]
+def _alone(*before: str, script: str = ALONE) -> str:
+    command = [*before, sys.executable, "-c", script]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
 
 
@@ -117,6 +132,13 @@ def test_a_thread_is_kept_on_its_core_and_the_others_stay_free() -> None:
     if len(os.sched_getaffinity(0)) < (os.cpu_count() or 1):
         pytest.skip("these tests were given a part of the cores, and keep to it")
     assert _alone() == f"None True {os.cpu_count()}"
+
+
+@two_cores
+def test_cores_that_wren_gave_may_be_changed() -> None:
+    if len(os.sched_getaffinity(0)) < (os.cpu_count() or 1):
+        pytest.skip("these tests were given a part of the cores, and keep to it")
+    assert _alone(script=HANDED_ON).splitlines() == ["None True", "None 2"]
 
 
 @two_cores

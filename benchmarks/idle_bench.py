@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/idle_bench.py [--seconds 60] [--block 256 480]
 
-Needs PulseAudio (tools/test-packages.txt). The virtual microphone hears a quiet room, then people who
-talk all the time (nothing dozes then); counted is the CPU time of the
-process (the client side of the sound server is within it) and of the programs that it started.
+Needs PulseAudio (tools/test-packages.txt). The virtual microphone hears a quiet room, then people who talk all the time
+(nothing dozes then); counted is the CPU time of the process (the client side of the sound server is within it) and of
+the programs that it started.
 """
 
 from __future__ import annotations
@@ -56,12 +56,14 @@ def main() -> None:
             talk = np.concatenate(list(_talk(speech_folder(arguments.speech), RATE_HZ * 900)))
             for room, sound in (("quiet room", quiet), ("people talk all the time", talk)):
                 said = pulse.say(sound)
-                for block in arguments.block:
-                    config.write_text(f"{SETTINGS}[audio]\nbuffer_frames = {block}\n")
-                    what = f"{room}, blocks of {block}"
-                    _row(what, config, pulse.settings["PULSE_SERVER"], arguments.seconds)
-                said.kill()
-                said.wait()
+                try:
+                    for block in arguments.block:
+                        config.write_text(f"{SETTINGS}[audio]\nbuffer_frames = {block}\n")
+                        what = f"{room}, blocks of {block}"
+                        _row(what, config, pulse.settings["PULSE_SERVER"], arguments.seconds)
+                finally:
+                    said.kill()
+                    said.wait()
 
 
 def _talk(speech: Path, samples: int) -> Iterator[Samples]:

@@ -27,9 +27,9 @@ DEFAULT_BLOCK: Final = 256
 RING_S: Final = 2.0
 """Sound kept while the thread cannot run; more would only be heard too late."""
 IDLE_S: Final = 0.25
-REST_S: Final = 0.06
-"""Sound that may wait while nobody is in a hurry for it: waking our threads for each block costs more than what they
-then do. An answer never waits for it: whoever has heard a wake word is in a hurry."""
+TOGETHER_S: Final = 0.06
+"""Sound that is taken together while nobody is in a hurry for it: waking our threads for each block costs more than
+what they then do. An answer never waits for it: whoever has heard a wake word is in a hurry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Microphone:
         keeper = self._keeper
         assert keeper is not None
         bell, hurry = keeper.bell, self._hurry
-        enough = round(REST_S * form.rate_hz) * form.channels
+        enough = round(TOGETHER_S * form.rate_hz) * form.channels
         waiting = 0
 
         def take(samples: Samples, arrival_s: float, age_s: float) -> None:

@@ -155,7 +155,7 @@ class DevicePlayer:
             return True
         closed = keeper.close()
         self._times_lost += keeper.times_lost
-        self._format = None
+        self._format = self._stream = None
         return closed
 
     # ---- a session's player
@@ -307,7 +307,7 @@ class DevicePlayer:
 
     def serve_lost(self) -> float:
         """Let time go on: what would have been played is thrown away as fast as it would have been played."""
-        self._format = None
+        self._format = self._stream = None
         now_s = time.monotonic()
         missed = round((now_s - (self._lost_since_s or now_s)) * self._mixer.rate_hz)
         self._lost_since_s = now_s

@@ -386,6 +386,7 @@ def test_a_speaker_that_is_gone_when_it_is_needed_again_keeps_nobody_waiting(
         _say(player, 1, 0.2)
         eventually(lambda: bool(played.posted))
         assert states[-1].phase == "lost"
+        assert not player.resting
         host.plugged = True
         eventually(lambda: states[-1].phase == "running")
     finally:

@@ -314,9 +314,9 @@ class PortAudio:
             raise NoDeviceError("ALSA's configuration is missing or broken; reinstall libasound2-data")
         # Before it looks: what changes while it does is found the next time.
         seen, now_s = landscape(), time.monotonic()
-        if seen != self._seen:
-            self._seen, self._changed_s = seen, now_s
-        self._looked_s = now_s
+        if self._seen and seen != self._seen:
+            self._changed_s = now_s
+        self._seen, self._looked_s = seen, now_s
         self._module, self._library = pyaudio, pyaudio.PyAudio()
 
     def _may_find(self) -> bool:

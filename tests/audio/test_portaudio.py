@@ -51,7 +51,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> FakeWorld:
 
 def test_where_nothing_comes_it_is_seldom_looked_for(world: FakeWorld) -> None:
     host = PortAudio()
-    world.tries(host, 5.0)
+    assert world.tries(host, 5.0) == 1
     assert world.tries(host, 10 * LOOK_AGAIN_S) == 10
 
 

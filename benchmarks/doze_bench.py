@@ -28,8 +28,8 @@ from appliance.voice.session import WAKE_REPLAYED_S  # noqa: E402
 from appliance.voice.wake import WakeDetector, WakeSettings  # noqa: E402
 
 WORD = "alexa"
-ROOMS = ((0.0, -62.0), (0.0, -45.0), (-24.0, -66.0), (-24.0, -80.0))
-"""(gain of the speech, level of the room), dB and dBFS."""
+ROOMS = ((0.0, -62.0, 0.0), (0.0, -45.0, 0.0), (-24.0, -66.0, 0.0), (-24.0, -80.0, 0.0), (-24.0, -66.0, 0.03))
+"""(gain of the speech, level of the room, offset of the microphone): dB, dBFS, of full scale."""
 
 
 @dataclass(slots=True)
@@ -48,21 +48,22 @@ def main() -> None:
     parser.add_argument("--speech", type=Path, metavar="DIR")
     speech = speech_folder(parser.parse_args().speech)
     print("| what | speech, room | clips | never asleep: fired | dozing: fired | slept |\n|---|---|---|---|---|---|")
-    for gain_db, room_dbfs in ROOMS:
+    for gain_db, room_dbfs, offset in ROOMS:
         for folder in (f"wake/{WORD}", "wake/jarvis", "wake/computer", "negatives"):
             files = sorted((speech / folder).rglob("*.flac"))
-            count = _count(files, gain_db, room_dbfs)
+            count = _count(files, gain_db, room_dbfs, offset)
             slept = f"{count.slept / max(1, count.clips):.0%}"
-            room = f"{gain_db:+.0f} dB, {room_dbfs:.0f} dBFS"
+            room = f"{gain_db:+.0f} dB, {room_dbfs:.0f} dBFS{f', offset {offset:g}' if offset else ''}"
             print(f"| {folder} | {room} | {count.clips} | {count.awake} | {count.dozing} | {slept} |", flush=True)
 
 
-def _count(files: Iterable[Path], gain_db: float, room_dbfs: float) -> Count:
+def _count(files: Iterable[Path], gain_db: float, room_dbfs: float, offset: float) -> Count:
     noise, count = np.random.default_rng(3), Count()
     for file in files:
         said = np.concatenate(list(read_blocks(file))) * np.float32(10 ** (gain_db / 20))
         sound = np.concatenate((np.zeros(5 * RATE_HZ, np.float32), said, np.zeros(2 * RATE_HZ, np.float32)))
         sound += noise.standard_normal(sound.size, dtype=np.float32) * np.float32(10 ** (room_dbfs / 20))
+        sound += np.float32(offset)
         count.clips += 1
         count.awake += _heard(sound, rests=False)[0]
         fired, slept = _heard(sound, rests=True)

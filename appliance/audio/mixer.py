@@ -190,7 +190,8 @@ class Mixer:
         return out
 
     def rested(self) -> None:
-        """The device played nothing for a while: a sink that sleeps does so by now, and the tap's clock begins anew."""
+        """Callback: the device played nothing for a while, or was away: a sink that sleeps does so by now, and the
+        tap's clock begins anew."""
         self._awake, self._silent = 0, self._sleepy
         if self._tap is not None:
             self._tap.rested()

@@ -328,7 +328,7 @@ class DevicePlayer:
                     # What the old ring held is lost: half a second at most, in a device that was away.
                     self._mixer.play(self._feed.aim(form.rate_hz))
         mixer, channels = self._mixer, form.channels
-        # A stream that is opened begins like one that goes on after a rest.
+        # A stream that is opened begins like one that goes on after a rest: time went by that the mixer knows not of.
         self._anew = True
         clock = Envelope()
         taken = 0

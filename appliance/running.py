@@ -59,6 +59,8 @@ SWITCH_S: Final = 0.001
 are four of the smallest blocks."""
 DEVICES_S: Final = 3.0
 """Longest wait for the devices before the person who started Wren is told what to do."""
+LOSSES_S: Final = 30.0
+"""Between looks at what was lost: so much older may a loss be than it seems."""
 MAX_WAITING: Final = 20
 """Announcements that wait for a quiet moment; beyond it the oldest is dropped, and that is logged."""
 
@@ -238,6 +240,14 @@ class LocalAudio:
         """Whether both devices have been found, or found missing."""
         return {"microphone", "speaker"} <= self._states.keys()
 
+    def losses(self) -> tuple[int, int]:
+        """Frames of the microphone and gaps in replies that were lost of late. To be asked now and then: a loss counts
+        from when it is first seen."""
+        return (
+            self._dropped.recent(self._runner.dropped_frames),
+            self._gaps.recent(self._player.stats().underruns),
+        )
+
     def state(self) -> MachineState:
         """What the page and `doctor` show."""
         microphone, speaker = self._states.get("microphone"), self._states.get("speaker")
@@ -250,10 +260,11 @@ class LocalAudio:
             degraded.append(f"Wren hears its own voice more than it should: {ears.missing}")
         if ears.noisy is not None:
             degraded.append(f"the sound is not denoised: {ears.noisy}")
-        if dropped := self._dropped.recent(self._runner.dropped_frames):
+        dropped, gaps = self.losses()
+        if dropped:
             lost_ms = round(dropped * FRAME_S * 1000)
             degraded.append(f"{lost_ms} ms of sound were lost of late: this machine is too slow or too busy")
-        if gaps := self._gaps.recent(self._player.stats().underruns):
+        if gaps:
             gap = "a gap" if gaps == 1 else f"{gaps} gaps"
             degraded.append(f"what Wren said of late had {gap}: this machine is too slow or too busy")
         if self._muted:
@@ -321,7 +332,7 @@ async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
     )
     # In a thread: a device that is met for the first time is tried for its buffer size, which takes seconds.
     local = await asyncio.to_thread(LocalAudio, service, settings)
-    timers = asyncio.create_task(_watch_timers(service, local.ring))
+    tasks = [asyncio.create_task(_watch_timers(service, local.ring)), asyncio.create_task(_watch_losses(local))]
     try:
         async with contextlib.AsyncExitStack() as stack:
             troubles: list[Callable[[], tuple[str, ...]]] = []
@@ -350,7 +361,8 @@ async def run(loaded: LoadedSettings, progress: Progress, say: Say) -> bool:
             await stop.wait()
             say("Wren is stopping.")
     finally:
-        timers.cancel()
+        for task in tasks:
+            task.cancel()
         await asyncio.to_thread(watch.close)
         await asyncio.to_thread(local.close)
         service.close()
@@ -382,6 +394,13 @@ async def _greeting(local: LocalAudio, settings: Settings) -> str:
         return f"Say “{settings.wake.words[0].replace('_', ' ')}” and a command."
     page = "open the page and talk to it there" if settings.web.enabled else "plug one in; it is taken at once"
     return f"No microphone here: {page}."
+
+
+async def _watch_losses(local: LocalAudio) -> None:
+    """Else those of a night would pass for new in the morning, when somebody opens the page."""
+    while True:
+        local.losses()
+        await asyncio.sleep(LOSSES_S)
 
 
 async def _watch_timers(service: Service, ring: Callable[[], bool]) -> None:

@@ -49,6 +49,7 @@ def test_a_command_is_played_in_real_time_and_reported(bench: Bench, shared: Pat
     assert ElementTree.parse(tmp_path / "docs" / "response.svg").getroot().tag.endswith("svg")
 
 
+@pytest.mark.slow
 def test_a_truncated_recording_fails_the_run_but_not_the_other_clip(bench: Bench, shared: Path, tmp_path: Path) -> None:
     source = shared / "speech" / "commands"
     folder = tmp_path / "speech" / "commands"

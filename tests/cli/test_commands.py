@@ -95,6 +95,7 @@ def test_without_the_wake_word_a_recording_is_not_listened_to(run: Run) -> None:
     assert (record["wake"], record["transcript"], record["intent"]) == (None, "", None)
 
 
+@pytest.mark.slow
 def test_realtime_gives_the_same_words_on_the_wall_clock(run: Run) -> None:
     assert run("say", "What time is it?", "-o", "x.wav").returncode == 0
     record = json.loads(run("listen", "--json", "--no-wake", "--realtime", "x.wav").stdout)
@@ -146,6 +147,7 @@ def test_what_cannot_be_done_is_exit_code_1_and_one_line(run: Run, arguments: tu
     assert words in _one_line(done.stderr)
 
 
+@pytest.mark.slow
 def test_without_espeak_the_words_are_still_understood_and_the_lack_is_named(run: Run, tmp_path: Path) -> None:
     assert run("say", "Turn on the kitchen lights.", "-o", "x.wav").returncode == 0
     done = run("listen", "--json", "--no-wake", "x.wav", PATH=str(tmp_path))

@@ -224,7 +224,8 @@ class Keeper:
                 since_s = time.monotonic()
             if stream.thread_id not in (0, raised):
                 raised = stream.thread_id
-                _LOG.debug("%s %s: callbacks with %s", self._kind, self._name, raise_thread(raised))
+                # On a thread of its own: RealtimeKit may take a second to answer, and a reply waits to be served.
+                threading.Thread(target=self._raise, args=(raised,), name=f"{self._kind}-rise", daemon=True).start()
             if self._anew.is_set():
                 return None
             if self._changed.is_set():
@@ -249,6 +250,9 @@ class Keeper:
         stream.resume()
         self._bad_rests = 0
         return True
+
+    def _raise(self, thread_id: int) -> None:
+        _LOG.debug("%s %s: callbacks with %s", self._kind, self._name, raise_thread(thread_id))
 
     def _ailment(self, stream: OpenStream, since_s: float) -> str | None:
         """What is wrong with the stream, if anything is; silence before `since_s` does not count."""

@@ -324,9 +324,9 @@ class Wren:
 
     @property
     def _light_helps(self) -> bool:
-        """Whether there is a recogniser that is known to be lighter than the planned one."""
+        """Whether there is a recogniser that is known to be lighter than the planned one (not measured on a GPU)."""
         task = self.plan.tasks.get("asr")
-        return task is not None and task.model == ASR_PACK
+        return task is not None and task.model == ASR_PACK and task.backend in {"ort-cpu", "numpy"}
 
     def heat(self, advice: HeatAdvice) -> None:
         """Do less, or again all, as the machine's heat asks for."""
@@ -405,6 +405,8 @@ class Wren:
                 self.synthesiser().whole(text)
         except (ApplianceError, ModelsError) as error:
             _LOG.warning("what is said in trouble could not be made ready: %s", error)
+        except Exception:  # noqa: BLE001 - nobody asks the executor what became of it
+            _LOG.exception("what is said in trouble could not be made ready")
 
     def _guarded_recogniser(self, guard: Guard | None) -> Recogniser:
         if guard is None:

@@ -150,6 +150,7 @@ class _Listening:
         return self._wren.session(*arguments, **options, ears=ears)
 
 
+@pytest.mark.slow
 def test_an_utterance_begins_and_ends_at_the_times_it_does_without(store: Store) -> None:
     """Wake word, command and reply, on the simulated clock: detectors that hear late must not tell late times."""
     with Wren.open(WrenSettings(denoise=True)) as wren:

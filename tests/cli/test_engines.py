@@ -78,6 +78,7 @@ def test_damage_is_found_and_pruned(tmp_path: Path) -> None:
 
 
 @pytest.mark.models
+@pytest.mark.slow
 def test_with_the_fake_tensorrt_engines_are_built_checked_listed_and_found_again(
     tmp_path: Path,
 ) -> None:

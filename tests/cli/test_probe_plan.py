@@ -212,6 +212,7 @@ def test_this_machine_s_plan_is_measured_and_better_than_the_worst(
 
 
 @pytest.mark.models
+@pytest.mark.slow
 def test_what_was_measured_is_kept_for_this_machine_and_these_models(
     store: Store, measured: tuple[Machine, planning.Timings]
 ) -> None:

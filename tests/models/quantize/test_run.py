@@ -53,6 +53,7 @@ def test_variants_that_pass_are_kept_with_their_report(store: Store) -> None:
     assert artefact.path("vad", "int8-trt").stat().st_size == report.variants[1].parts[0].bytes
 
 
+@pytest.mark.slow
 def test_a_variant_that_fails_the_gate_gets_more_float_and_is_refused_in_the_end(store: Store) -> None:
     judge = FakeJudge(0.10, 0.50)
     int8 = tuple(v for v in VARIANTS if v.name == "int8-trt")

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-import threading
-from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from appliance.apology import SENTENCES
 from appliance.audio.realtime import move_with
 from appliance.engines import EngineOpener
 from appliance.errors import ApplianceError
 from appliance.events import Listener
-from appliance.light import LightRecogniser
+from appliance.light import LightRecogniser, opened_light
 from appliance.machine import this_machine
 from appliance.measuring import LIGHT_ASR, PACKS, PARTS
 from appliance.planning import current_plan
 from appliance.recognisers import find_transducer, graphs_of, moonshine_pack, open_moonshine, open_transducer
+from appliance.shared_assistant import SharedAssistant
 from appliance.strain import Strain
 from appliance.voice.asr.bias_keeper import BiasKeeper
 from appliance.voice.asr.moonshine import MoonshineModel, MoonshineRecogniser
 from appliance.voice.asr.transducer.recogniser import TransducerModel, TransducerRecogniser
 from appliance.voice.endpoint import EndpointSettings, EndpointStyle, SilenceSettings, make_endpoint
 from appliance.voice.guards import BUSY_REPLY, Guard, GuardedRecogniser, GuardedSynthesiser, GuardedThinker
-from appliance.voice.limits import LIMITS, StageTimeoutError
 from appliance.voice.meter import Metered, MeteredWake, SessionMeter, WakeListener
 from appliance.voice.parts import Alarm, Ears, Synthesiser, full_share
 from appliance.voice.relief import LIGHT_RECOGNISER, LIGHT_VOICE, NO_GUESSES, Relief
@@ -41,7 +37,7 @@ from appliance.voice.tts.spoken import spoken
 from appliance.voice.vad import VadTensors, VoiceActivity
 from appliance.voice.wake import WakeDetector, WakeSettings
 from hw.cpu import keep_thread_on
-from hw.plan import Override, Overrides
+from hw.plan import Overrides
 from hw.thermal import HeatAdvice
 from models import InstalledPack, Progress, Store, TtsParameters, silent
 from models.convert import Artefact, prepare
@@ -50,22 +46,19 @@ from models.graphs import forms
 
 if TYPE_CHECKING:
     from appliance.intent.assistant import Assistant
-    from appliance.intent.skills.timers import Timer
-    from appliance.intent.types import Home, HomeView, Reply, Understanding, UtteranceId
+    from appliance.intent.types import Home
     from appliance.telemetry.strain import StrainSettings
     from appliance.voice.asr.protocol import Bias, Recogniser
     from appliance.voice.asr.transducer.files import TransducerFiles
     from models.engines.base import Engine
 
-__all__ = ["ASR_PACK", "TTS_PACK", "VAD_PACK", "SharedAssistant", "Wren", "WrenSettings", "open_assistant"]
+__all__ = ["ASR_PACK", "TTS_PACK", "VAD_PACK", "Wren", "WrenSettings", "open_assistant"]
 
 _LOG = logging.getLogger(__name__)
 
 ASR_PACK, VAD_PACK, TTS_PACK = (PACKS[task] for task in ("asr", "vad", "tts"))
 
 WARM_UP = "turn on the lights"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,81 +99,6 @@ def open_assistant(settings: WrenSettings) -> tuple[Assistant, str | None]:
     return assistant, settings.area or home.view().satellite_area
 
 
-class SharedAssistant:
-    """The assistant as sessions on several threads use it: one at a time, for there is one home."""
-
-    def __init__(self, assistant: Assistant) -> None:
-        self._assistant = assistant
-        self._lock = threading.Lock()
-
-    def match(self, text: str, area: str | None = None) -> Understanding:
-        """See `Assistant.match`."""
-        with self._lock:
-            return self._assistant.match(text, area)
-
-    def preview(self, understanding: Understanding) -> Reply:
-        """See `Assistant.preview`; no side effect."""
-        with self._lock:
-            return self._assistant.preview(understanding)
-
-    def commit(self, understanding: Understanding, key: UtteranceId) -> Reply:
-        """See `Assistant.commit`; waits for the home, but not for ever. Raises `StageTimeoutError`: the home may still
-        do it."""
-        return self._within(self._assistant.commit(understanding, key))
-
-    @property
-    def lost_sentences(self) -> tuple[str, ...]:
-        """See `Assistant.lost_sentences`."""
-        return self._assistant.lost_sentences
-
-    def timers(self) -> list[tuple[Timer, float]]:
-        """Timers that run or are paused, with the seconds left."""
-        with self._lock:
-            book = self._assistant.timers
-            return [(timer, book.left_s(timer)) for timer in book.find()]
-
-    def start_timer(self, seconds: int, name: str | None) -> Timer | None:
-        """A timer that rings; None where there are too many."""
-        with self._lock:
-            return self._assistant.timers.start(seconds=seconds, name=name)
-
-    def cancel_timer(self, timer_id: int) -> bool:
-        """False where there is no such timer."""
-        with self._lock:
-            book = self._assistant.timers
-            found = next((timer for timer in book.find() if timer.id == timer_id), None)
-            if found is not None:
-                book.cancel(found)
-            return found is not None
-
-    def view(self) -> HomeView:
-        """See `Assistant.view`."""
-        return self._assistant.view()
-
-    def tick(self) -> list[tuple[Timer, Reply | None]]:
-        """See `Assistant.tick`: timers that have ended since the last call."""
-        if not len(self._assistant.timers):
-            return []  # an event loop four times a second would cost most of what an idle Wren does
-        return self._within(self._assistant.tick())
-
-    def _within(self, deed: Coroutine[None, None, T]) -> T:
-        """One deed at a time; a home that does not answer keeps nobody else waiting for longer than its limit."""
-
-        async def limited() -> T:
-            async with asyncio.timeout(LIMITS.home_s):
-                return await deed
-
-        if not self._lock.acquire(timeout=LIMITS.home_s):
-            deed.close()
-            raise StageTimeoutError(f"the home has been busy with another command for {LIMITS.home_s:g} s")
-        try:
-            return asyncio.run(limited())
-        except TimeoutError:
-            raise StageTimeoutError(f"the home did not answer within {LIMITS.home_s:g} s; is it there?") from None
-        finally:
-            self._lock.release()
-
-
 class Wren:
     """Everything that sessions share: engines with their weights, the home, the voice and its cache."""
 
@@ -201,7 +119,7 @@ class Wren:
         self.light: LightRecogniser | None = None
         """Hears instead while this machine cannot keep up; None where it is not installed, or would be no lighter."""
         if hearing is not None and self._light_helps and forms(opener.store, LIGHT_ASR, PARTS["asr"]):
-            self.light = LightRecogniser(lambda: _opened_light(opener))
+            self.light = LightRecogniser(lambda: opened_light(opener))
         self.strain = self.make_strain()
         """How far Wren steps down, for strain or heat."""
         self._biases = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bias")
@@ -467,21 +385,6 @@ def _open_asr(
         return open_transducer(opener, transducer)
     assert pack is not None
     return open_moonshine(opener, pack)
-
-
-@contextlib.contextmanager
-def _opened_light(planned: EngineOpener) -> Iterator[MoonshineModel]:
-    """The lighter recogniser, by a plan of its own: one thread, for what else asks too much goes on; as many bits as
-    the planned one has on the processor, for that may have been measured."""
-    store, choice = planned.store, planned.plan.tasks["asr"]
-    precision = choice.precision if choice.backend == "ort-cpu" else None
-    user = Overrides(tasks={"asr": Override(precision=precision, threads=1)})
-    plan = current_plan(store, this_machine(store), user=user, asr=LIGHT_ASR)
-    opener = EngineOpener(store, plan, emit=planned.emit)
-    try:
-        yield open_moonshine(opener, store.open(LIGHT_ASR))
-    finally:
-        opener.close()
 
 
 def _open_voice(opener: EngineOpener, pack: InstalledPack, artefact: Artefact, settings: WrenSettings) -> PiperVoice:

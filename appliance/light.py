@@ -9,17 +9,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from appliance.engines import EngineOpener
 from appliance.errors import ApplianceError
+from appliance.machine import this_machine
+from appliance.measuring import LIGHT_ASR
+from appliance.planning import current_plan
+from appliance.recognisers import open_moonshine
+from hw.plan import Override, Overrides
 from models.errors import ModelsError
 
 if TYPE_CHECKING:
     from appliance.voice.asr.moonshine import MoonshineModel, MoonshineRecogniser
 
-__all__ = ["KEPT_S", "LightRecogniser", "Opening"]
+__all__ = ["KEPT_S", "LightRecogniser", "Opening", "opened_light"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -124,3 +130,18 @@ class LightRecogniser:
                     break
                 self._changed.wait(left_s)
             self._model = None  # before the weights go
+
+
+@contextmanager
+def opened_light(planned: EngineOpener) -> Iterator[MoonshineModel]:
+    """The lighter recogniser, by a plan of its own: one thread, for what else asks too much goes on; as many bits as
+    the planned one has on the processor, for that may have been measured."""
+    store, choice = planned.store, planned.plan.tasks["asr"]
+    precision = choice.precision if choice.backend == "ort-cpu" else None
+    user = Overrides(tasks={"asr": Override(precision=precision, threads=1)})
+    plan = current_plan(store, this_machine(store), user=user, asr=LIGHT_ASR)
+    opener = EngineOpener(store, plan, emit=planned.emit)
+    try:
+        yield open_moonshine(opener, store.open(LIGHT_ASR))
+    finally:
+        opener.close()

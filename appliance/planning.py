@@ -68,7 +68,7 @@ VOCODER_MARGIN: Final = 11
 SEAMLESS: Final = frozenset({"tts"})
 """Tasks whose output is made in pieces that must be exactly those of the whole: no INT8 (see `task_needs`)."""
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Goes up when a job changes: timings kept before are not compared with new ones."""
 TIMEOUT_S: Final = 180.0
 """For a slow machine with all candidates; then the rules have to do."""
@@ -238,10 +238,11 @@ def measure(
         timings = {task: tuple(best[job] for job in jobs if job in best and job.task == task) for task in PARTS}
         if not best:
             raise MeasuringError("not one candidate could be measured: run `wren doctor`")
+        # At once: what is ended while the rest is tried need not be measured again.
+        _keep(store, machine, asr, timings)
         nice = BACKGROUND_NICE if background else 0
         timings = tried(store, plan_from(store, machine, timings, asr=asr), timings, nice=nice)
-        with contextlib.suppress(OSError):  # a store that cannot be written: measured again next time
-            files.write_whole(_kept_file(store, machine, asr), _KEPT.dump_json(_Kept(timings), indent=1))
+        _keep(store, machine, asr, timings)
     return timings
 
 
@@ -254,6 +255,11 @@ class _Kept:
 
 
 _KEPT: Final = TypeAdapter(_Kept)
+
+
+def _keep(store: Store, machine: Machine, asr: str, timings: Timings) -> None:
+    with contextlib.suppress(OSError):  # a store that cannot be written: measured again next time
+        files.write_whole(_kept_file(store, machine, asr), _KEPT.dump_json(_Kept(dict(timings)), indent=1))
 
 
 def _kept_file(store: Store, machine: Machine, asr: str) -> Path:

@@ -407,7 +407,9 @@ async def _watch_timers(service: Service, ring: Callable[[], bool]) -> None:
     """Ring and say it when a timer ends; what cannot be said at once waits for a quiet moment."""
     waiting: deque[str] = deque(maxlen=MAX_WAITING)
     while True:
-        for timer, reply in await asyncio.to_thread(service.wren.assistant.tick):
+        assistant = service.wren.assistant
+        # Mostly there is none: waking another thread four times a second is much of what an idle Wren does.
+        for timer, reply in await asyncio.to_thread(assistant.tick) if assistant.has_timers else ():
             ring()
             if len(waiting) == MAX_WAITING:
                 _LOG.warning("too many announcements wait; the oldest is dropped")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import logging
 import os
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from models import ModelsError, Store
 from models.graphs import form_of
 
 __all__ = ["levels", "main", "tried"]
+
+_LOG = logging.getLogger(__name__)
 
 TASK: Final = "asr"
 ROUNDS: Final = 2
@@ -96,12 +99,17 @@ def _ask(store: Store, request: _Request, nice: int) -> list[_Round]:
     environment = {**os.environ, "WREN_MODELS_DIR": str(store.root)}
     try:
         done = subprocess.run(
-            command, input=_REQUEST.dump_json(request), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            command, input=_REQUEST.dump_json(request), capture_output=True,
             env=environment, timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
-        return [_ROUND.validate_json(line) for line in done.stdout.splitlines()]
-    except (OSError, subprocess.TimeoutExpired, ValidationError):
+        rounds = [_ROUND.validate_json(line) for line in done.stdout.splitlines()]
+    except (OSError, subprocess.TimeoutExpired, ValidationError) as error:
+        _LOG.warning("how many recognitions at once get the most done could not be tried (%s): the rule decides", error)
         return []
+    if done.returncode:
+        why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        _LOG.warning("trying recognitions at once ended early (%s): the rule decides where rounds are missing", why)
+    return rounds
 
 
 # ---- in the process ------------------------------------------------------------------------------------------------

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from appliance import events
-from appliance.app import SharedAssistant, Wren, WrenSettings
+from appliance.app import Wren, WrenSettings
 from appliance.audio.frame import FRAME_SAMPLES, RATE_HZ, Frame, Samples
 from appliance.audio.resample import MonoResampler
 from appliance.events import Event
 from appliance.service import LOCAL, Service
+from appliance.shared_assistant import SharedAssistant
 from appliance.telemetry.strain import StrainSettings
 from appliance.voice import loop
 from appliance.voice.asr.moonshine import MoonshineRecogniser

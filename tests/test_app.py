@@ -7,12 +7,13 @@ import threading
 
 import pytest
 
-from appliance import app
-from appliance.app import SharedAssistant, Wren, WrenSettings
+from appliance import app, shared_assistant
+from appliance.app import Wren, WrenSettings
 from appliance.engines import EngineOpener
 from appliance.intent.assistant import Assistant
 from appliance.intent.memory_home import MemoryHome, default_home
 from appliance.intent.types import ActResult, HomeCommand, UtteranceId
+from appliance.shared_assistant import SharedAssistant
 from appliance.voice.limits import StageTimeoutError, TimeLimits
 from hw.thermal import Heat, advise
 from models.engines.ladder import LadderEngine
@@ -72,7 +73,7 @@ class FakeHangingHome(MemoryHome):
 def test_a_home_that_does_not_answer_is_given_up_and_keeps_nobody_else_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "LIMITS", TimeLimits(home_s=0.3))
+    monkeypatch.setattr(shared_assistant, "LIMITS", TimeLimits(home_s=0.3))
     home = FakeHangingHome()
     assistant = SharedAssistant(Assistant(home))
     understanding = assistant.match("turn on the kitchen lights")

@@ -255,10 +255,7 @@ class DevicePlayer:
     @property
     def wanted(self) -> bool:
         """Whether something sounds, or did not long ago, or may soon."""
-        now_s = time.monotonic()
-        if self._feed is not None or self._mixer.sounding or self._settings.keep_awake:
-            self._used_s = max(self._used_s, now_s)
-        return now_s - self._used_s < REST_S
+        return time.monotonic() - self._used_s < REST_S
 
     def resumed(self) -> None:
         """The callbacks go on: how much was played says no more what time it is."""
@@ -285,6 +282,8 @@ class DevicePlayer:
 
     def serve(self) -> float:
         """Fill the ring; tell of the end of a reply when it has been heard."""
+        if self._feed is not None or self._mixer.sounding or self._settings.keep_awake:
+            self._used_s = max(self._used_s, time.monotonic())
         self._mind_underruns()
         feed = self._feed
         if feed is None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from appliance.audio.frame import FRAME_S, Frame, Samples, level_dbfs
 from appliance.voice.meter import FrameDetector, Out_co
+from appliance.voice.room import RoomFloor
 
 __all__ = ["Doze", "Dozing"]
 
@@ -21,8 +22,6 @@ AFTER_S: Final = 1.0
 """Quiet for so long, nobody needs to listen closely."""
 ABOVE_FLOOR_DB: Final = 6.0
 """Sound this far above the room's floor is listened to: a wake word that a detector can hear stands out more."""
-FLOOR_RISE_DB: Final = 0.02
-"""A frame: the floor falls at once and rises by 2 dB a second."""
 PIECE_SAMPLES: Final = 40
 """Within 2.5 ms neither a microphone's offset nor mains hum changes much. Detectors hear speech in spite of both, so
 they must not hide it here: with an offset at -30 dBFS none of 8 quiet wake words stood out by 6 dB."""
@@ -32,15 +31,15 @@ class Doze:
     """Whether it is quiet enough to sleep. Pure: sound in, yes or no out."""
 
     def __init__(self) -> None:
-        self._floor_dbfs = 0.0
+        self._floor = RoomFloor()
         self._quiet_frames = 0
 
     def push(self, samples: Samples, *, resting: bool, speaking: bool) -> bool:
         """Take 10 ms, [160] float32; `resting`: nobody waits for what is heard; `speaking`: it is not known that the
         last speech has ended."""
         level = _moving_dbfs(samples)
-        self._floor_dbfs = min(level, self._floor_dbfs + FLOOR_RISE_DB)
-        quiet = level <= self._floor_dbfs + ABOVE_FLOOR_DB and not speaking
+        self._floor.follow(level)
+        quiet = level <= self._floor.dbfs + ABOVE_FLOOR_DB and not speaking
         self._quiet_frames = self._quiet_frames + 1 if quiet else 0
         return resting and self._quiet_frames > AFTER_S / FRAME_S
 

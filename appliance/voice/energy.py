@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.audio.frame import FRAME_S
+from appliance.voice.room import RoomFloor
 
 __all__ = ["EnergyEdge", "EnergySettings"]
 
@@ -28,8 +29,6 @@ class EnergySettings:
     """Sound further below the speaker's loudest is not speech: breath, reverberation."""
     near_speaker_db: float = 12.0
     """Sound within this of the speaker's loudest is the speaker, not a television behind."""
-    floor_rise_db: float = 0.02
-    """A frame: the floor falls at once and rises by 2 dB a second."""
     speaker_fall_db: float = 0.02
     """A frame of speech: the speaker's level rises at once and falls by 2 dB a second."""
     voice: float = 0.35
@@ -41,7 +40,7 @@ class EnergyEdge:
 
     def __init__(self, settings: EnergySettings = EnergySettings()) -> None:
         self._settings = settings
-        self._floor_dbfs = 0.0
+        self._floor = RoomFloor()
         self.reset()
 
     def reset(self) -> None:
@@ -56,12 +55,12 @@ class EnergyEdge:
         """Take a frame: its level, when it ended, the newest voice activity, and whether speech is under way."""
         settings = self._settings
         self._now_s = end_s
-        self._floor_dbfs = min(level_dbfs, self._floor_dbfs + settings.floor_rise_db)
+        self._floor.follow(level_dbfs)
         if speaking:
             self._speaker_dbfs = max(level_dbfs, self._speaker_dbfs - settings.speaker_fall_db)
         heard = self._speaker_dbfs > _NO_LEVEL_DBFS
         voiced = probability >= settings.voice
-        threshold = max(self._floor_dbfs + settings.above_floor_db, self._speaker_dbfs - settings.below_speaker_db)
+        threshold = max(self._floor.dbfs + settings.above_floor_db, self._speaker_dbfs - settings.below_speaker_db)
         loud = heard and level_dbfs >= threshold
         near = heard and level_dbfs >= self._speaker_dbfs - settings.near_speaker_db
         self._recent.append((end_s, loud, loud and voiced, near and voiced))

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from appliance.audio.frame import FRAME_SAMPLES, RATE_HZ, Frame, Samples, level_dbfs
+from appliance.voice.room import RoomFloor
 from models.engines.base import Array, Engine
 
 __all__ = [
@@ -30,7 +31,6 @@ CONTEXT_SAMPLES: Final = 64
 WINDOW_S: Final = WINDOW_SAMPLES / RATE_HZ
 
 _LOOK_BACK_FRAMES: Final = 30  # 300 ms: longer than Silero hangs on
-_FLOOR_RISE_DB: Final = 0.02  # per 10 ms: the floor falls at once and rises by 2 dB a second
 _ABOVE_FLOOR_DB: Final = 8.0
 _BELOW_PEAK_DB: Final = 32.0
 _NO_PEAK_DBFS: Final = -120.0
@@ -151,7 +151,7 @@ class SpeechGate:
     def __init__(self, settings: GateSettings = GateSettings()) -> None:
         self._settings = settings
         self._levels: deque[tuple[float, float]] = deque(maxlen=_LOOK_BACK_FRAMES)
-        self._floor_dbfs = 0.0
+        self._floor = RoomFloor()
         self._speaking = False
         self._run = 0
         self._candidate_s = 0.0
@@ -188,7 +188,7 @@ class SpeechGate:
     def follow(self, end_s: float, level_dbfs: float) -> None:
         """Take the level of a frame that nobody judged: the room's floor is known all the same."""
         self._levels.append((end_s, level_dbfs))
-        self._floor_dbfs = min(level_dbfs, self._floor_dbfs + _FLOOR_RISE_DB)
+        self._floor.follow(level_dbfs)
 
     def reset(self) -> None:
         """A new utterance: no speech so far. The room's floor is kept: the room has not changed."""
@@ -207,7 +207,7 @@ class SpeechGate:
                 self._peak_dbfs = max(self._peak_dbfs, level)
 
     def _last_loud_s(self, window: VadWindow) -> float:
-        threshold = max(self._floor_dbfs + _ABOVE_FLOOR_DB, self._peak_dbfs - _BELOW_PEAK_DB)
+        threshold = max(self._floor.dbfs + _ABOVE_FLOOR_DB, self._peak_dbfs - _BELOW_PEAK_DB)
         for end_s, level in reversed(self._levels):
             if level >= threshold:
                 return end_s

@@ -342,77 +342,85 @@ def test_pieces_are_late_only_by_what_a_player_would_have_to_wait_for_them(piece
         sound_s += samples / RATE
 
 
-def test_after_a_while_of_silence_the_device_rests_and_plays_the_next_reply_all_the_same(
-    host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(playback, "REST_S", 0.2)
-    player = DevicePlayer(SPEAKER, played, settings=FULL, host=host).start()  # type: ignore[arg-type]
-    try:
-        eventually(lambda: bool(host.streams) and host.stream.resting)
-        _say(player, 1, 0.2)
-        eventually(lambda: bool(played.posted))
-        assert np.abs(speaker.sound).max() > 0.1
-        assert player.stats().device_underruns == 0  # the rest is not taken for sound that was lost
-        eventually(lambda: host.stream.resting)
-        assert len(host.streams) == 1
-    finally:
-        player.close()
+class Restful:
+    """A started player, and what is told of its device (which rests after `playback.REST_S` of silence)."""
+
+    def __init__(self, host: FakeHost, played: Played, tap: PlayedTap | None = None) -> None:
+        self.states: list[DeviceState] = []
+        self.player = DevicePlayer(
+            SPEAKER,
+            played,
+            self.states.append,
+            settings=FULL,
+            tap=tap,
+            host=host,  # type: ignore[arg-type]
+        ).start()
+
+    def __enter__(self) -> Restful:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.player.close()
+
+    @property
+    def phase(self) -> str:
+        return self.states[-1].phase if self.states else ""
 
 
-def test_a_device_that_may_be_needed_soon_does_not_rest(
-    host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def restful(host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch) -> Iterator[Restful]:
     monkeypatch.setattr(playback, "REST_S", 0.1)
-    player = DevicePlayer(SPEAKER, played, settings=FULL, host=host).start()  # type: ignore[arg-type]
-    try:
-        eventually(lambda: bool(host.streams) and host.stream.resting)
-        player.prepare(2.0)
-        eventually(lambda: not host.stream.resting)
-        time.sleep(0.5)
-        assert not host.stream.resting
-    finally:
-        player.close()
+    with Restful(host, played) as made:
+        yield made
+
+
+def test_after_a_while_of_silence_the_device_rests_and_plays_the_next_reply_all_the_same(
+    host: FakeHost, speaker: FakeSpeaker, played: Played, restful: Restful
+) -> None:
+    eventually(lambda: restful.player.resting)
+    _say(restful.player, 1, 0.2)
+    eventually(lambda: bool(played.posted))
+    assert np.abs(speaker.sound).max() > 0.1
+    assert restful.player.stats().device_underruns == 0  # the rest is not taken for sound that was lost
+    eventually(lambda: restful.player.resting)
+    assert len(host.streams) == 1
+
+
+def test_a_device_that_may_be_needed_soon_does_not_rest(restful: Restful) -> None:
+    eventually(lambda: restful.player.resting)
+    restful.player.prepare(2.0)
+    eventually(lambda: not restful.player.resting)
+    time.sleep(0.5)
+    assert not restful.player.resting
 
 
 def test_a_speaker_that_is_gone_when_it_is_needed_again_keeps_nobody_waiting(
-    host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch
+    host: FakeHost, played: Played, restful: Restful
 ) -> None:
-    monkeypatch.setattr(playback, "REST_S", 0.1)
-    states: list[DeviceState] = []
-    player = DevicePlayer(SPEAKER, played, states.append, settings=FULL, host=host).start()  # type: ignore[arg-type]
-    try:
-        eventually(lambda: bool(host.streams) and host.stream.resting)
-        host.unplug()
-        _say(player, 1, 0.2)
-        eventually(lambda: bool(played.posted))
-        assert states[-1].phase == "lost"
-        assert not player.resting
-        host.plugged = True
-        eventually(lambda: states[-1].phase == "running")
-    finally:
-        player.close()
+    eventually(lambda: restful.player.resting)
+    host.unplug()
+    _say(restful.player, 1, 0.2)
+    eventually(lambda: bool(played.posted))
+    assert restful.phase == "lost"
+    assert not restful.player.resting
+    host.plugged = True
+    eventually(lambda: restful.phase == "running")
 
 
 def test_a_sink_that_slept_while_its_device_rested_may_take_its_time_to_wake(
-    host: FakeHost, speaker: FakeSpeaker, played: Played, monkeypatch: pytest.MonkeyPatch
+    speaker: FakeSpeaker, played: Played, restful: Restful, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when it is opened: a stall would be told after `STALL_S`, and the reply's beginning be lost."""
-    monkeypatch.setattr(playback, "REST_S", 0.1)
     monkeypatch.setattr(keeper, "STALL_S", 0.5)
-    states: list[DeviceState] = []
-    player = DevicePlayer(SPEAKER, played, states.append, settings=FULL, host=host).start()  # type: ignore[arg-type]
-    try:
-        eventually(lambda: bool(host.streams) and host.stream.resting)
-        speaker.asleep = True
-        _say(player, 1, 0.2)
-        eventually(lambda: not host.stream.resting)
-        time.sleep(1.0)
-        speaker.asleep = False
-        eventually(lambda: bool(played.posted))
-        assert [state.phase for state in states] == ["running"]
-        assert np.abs(speaker.sound).max() > 0.1
-    finally:
-        player.close()
+    eventually(lambda: restful.player.resting)
+    speaker.asleep = True
+    _say(restful.player, 1, 0.2)
+    eventually(lambda: not restful.player.resting)
+    time.sleep(1.0)
+    speaker.asleep = False
+    eventually(lambda: bool(played.posted))
+    assert [state.phase for state in restful.states] == ["running"]
+    assert np.abs(speaker.sound).max() > 0.1
 
 
 def test_a_speaker_that_comes_back_tells_when_its_sound_is_heard_from_the_first_block_on(
@@ -420,25 +428,20 @@ def test_a_speaker_that_comes_back_tells_when_its_sound_is_heard_from_the_first_
 ) -> None:
     """Else the echo's reference would be late by as long as it was away."""
     tap = PlayedTap()
-    states: list[DeviceState] = []
-    player = DevicePlayer(SPEAKER, played, states.append, settings=FULL, tap=tap, host=host)  # type: ignore[arg-type]
-    player.start()
-    try:
-        eventually(lambda: bool(states))
+    with Restful(host, played, tap) as used:
+        eventually(lambda: bool(used.states))
         time.sleep(0.1)
         host.unplug()
-        eventually(lambda: states[-1].phase == "lost")
+        eventually(lambda: used.phase == "lost")
         time.sleep(1.0)
         host.plugged = True
-        eventually(lambda: states[-1].phase == "running")
-        player.play_sound(Sound.WAKE)
+        eventually(lambda: used.phase == "running")
+        used.player.play_sound(Sound.WAKE)
         began_s = time.monotonic()
-        eventually(lambda: not player.sounding)
+        eventually(lambda: not used.player.sounding)
         heard = [block.heard_s for block in tap.read()]
         assert heard
         assert heard[-1] > began_s - 0.4  # of a machine that is busy, and far from the second that it was away
-    finally:
-        player.close()
 
 
 def test_a_device_that_cannot_be_stopped_is_left_running(
@@ -447,13 +450,9 @@ def test_a_device_that_cannot_be_stopped_is_left_running(
     """Else it would be lost and opened again for ever, a few seconds apart."""
     monkeypatch.setattr(playback, "REST_S", 0.05)
     host.restless = True
-    states: list[DeviceState] = []
-    player = DevicePlayer(SPEAKER, played, states.append, settings=FULL, host=host).start()  # type: ignore[arg-type]
-    try:
-        eventually(lambda: len(host.streams) == 1 + keeper.MAX_BAD_RESTS and states[-1].phase == "running")
+    with Restful(host, played) as restless:
+        eventually(lambda: len(host.streams) == 1 + keeper.MAX_BAD_RESTS and restless.phase == "running")
         time.sleep(0.6)
         assert len(host.streams) == 1 + keeper.MAX_BAD_RESTS
-        assert states[-1].phase == "running"
-        assert not player.resting
-    finally:
-        player.close()
+        assert restless.phase == "running"
+        assert not restless.player.resting

@@ -57,6 +57,17 @@ def _tone(seconds: float) -> Samples:
     return (0.2 * np.sin(np.arange(round(seconds * RATE_HZ)) * 0.3)).astype(np.float32)
 
 
+def _dozing(vad: LoudnessVad | None = None) -> tuple[LoudnessVad, Hearing, Frame]:
+    """A detector and its owner in a room that was quiet for four seconds, and the next frame of it."""
+    vad = LoudnessVad() if vad is None else vad
+    hearing = Hearing(vad)
+    *frames, last = _frames(_room(4.0))
+    for frame in frames:
+        hearing.push(frame, resting=True)
+    assert hearing.dozing
+    return vad, hearing, last
+
+
 def test_a_quiet_room_is_judged_no_more_while_nobody_waits_for_it() -> None:
     vad = LoudnessVad()
     hearing = Hearing(vad)
@@ -96,38 +107,26 @@ def test_sound_wakes_it_with_what_was_before_in_order_and_without_a_hole(
 
 
 def test_a_listener_that_begins_while_it_dozes_has_what_was_just_before_judged() -> None:
-    vad = LoudnessVad()
-    hearing = Hearing(vad)
-    frames = _frames(_room(4.0))
-    for frame in frames[:-1]:
-        hearing.push(frame, resting=True)
+    vad, hearing, last = _dozing()
     judged = len(vad.heard)
     hearing.reset()
-    hearing.push(frames[-1])
+    hearing.push(last)
     assert len(vad.heard) - judged == round(REPLAYED_S / FRAME_S) + 1
 
 
 def test_lost_sound_is_not_heard_again() -> None:
-    vad = LoudnessVad()
-    hearing = Hearing(vad)
-    frames = _frames(_room(4.0))
-    for frame in frames[:-1]:
-        hearing.push(frame, resting=True)
+    vad, hearing, last = _dozing()
     judged = len(vad.heard)
     hearing.forget()
-    hearing.push(frames[-1])
+    hearing.push(last)
     assert len(vad.heard) - judged == 1
 
 
 def test_speech_that_began_while_it_dozed_is_told_to_the_listener_that_begins() -> None:
     """A voice too faint to wake it: else the listener would wait for the next word to begin."""
-    hearing = Hearing(LoudnessVad(speech_from=370))
-    frames = _frames(_room(4.0))
-    for frame in frames[:-1]:
-        hearing.push(frame, resting=True)
-    assert hearing.dozing
+    _, hearing, last = _dozing(LoudnessVad(speech_from=370))
     hearing.reset()
-    heard = hearing.push(frames[-1])
+    heard = hearing.push(last)
     assert heard.speech.speaking
     assert heard.speech.began
     assert heard.speech.started_s == pytest.approx(370 * FRAME_S, abs=0.03)

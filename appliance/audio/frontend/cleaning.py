@@ -82,8 +82,10 @@ class Cleaner:
     def push(self, frame: Frame, reference: Samples | None = None) -> EarFrames:
         """Hear 10 ms; `reference`, [160] float32, is what was played then (some of it a little later), None silence."""
         subtracted = self._subtract(np.ascontiguousarray(frame.samples), reference)
-        speech = replace(frame, samples=subtracted)
-        voice = replace(frame, samples=self._suppressed(frame.samples, subtracted, reference))
+        # What nothing was done to is handed on as it is: this runs all day long, and mostly Wren is silent.
+        speech = frame if subtracted is frame.samples else replace(frame, samples=subtracted)
+        suppressed = self._suppressed(frame.samples, subtracted, reference)
+        voice = speech if suppressed is subtracted else replace(frame, samples=suppressed)
         wake = speech if self._quiet is None else self._quiet.push(speech, as_it_is=self.cancelling)
         wake = replace(wake, samples=self._levelled(wake.samples))
         return EarFrames(speech, wake, voice, None if reference is None else replace(frame, samples=reference))

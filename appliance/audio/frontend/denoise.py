@@ -102,7 +102,7 @@ class Denoiser:
         self._nets = (mask, wave)
         self._parts = dtln(mask, wave, tensors)
         self._whole: Samples = np.empty(0, dtype=np.float32)
-        self._waiting: deque[Frame] = deque()
+        self._waiting: deque[Frame] = deque(maxlen=DELAY_FRAMES + 1)
         self.reset()
 
     def push(self, frame: Frame) -> Frame:
@@ -151,7 +151,7 @@ class QuietPath:
         self._share = np.float32(share)
         self.fault: str | None = None
         """Why nothing is denoised any more; None while it is."""
-        self._waiting: deque[tuple[Frame, bool]] = deque()
+        self._waiting: deque[tuple[Frame, bool]] = deque(maxlen=DELAY_FRAMES + 1)
         self._next_seq: int | None = None
         self._was_denoised = False
         self._rise = np.linspace(0.0, 1.0, FRAME_SAMPLES, dtype=np.float32)
